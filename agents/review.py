@@ -19,8 +19,7 @@ from oda_rl.agents.policies.contract import Policy
 from oda_rl.agents.policies.rules import RulePolicy, named_as, number
 from oda_rl.runs.statistics import mean_interval
 
-Bound = tuple[int, str, float]
-"""Component, ``">"`` or ``"<"``, and threshold."""
+Bound = tuple[int, str, float]  # component, ">" or "<", and threshold
 
 
 @dataclass(frozen=True)

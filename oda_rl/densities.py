@@ -59,14 +59,13 @@ _KINDS: tuple[type, ...] = (
     *(ConvexClustering, INFEX, KernelVectorQuantization, ODAClusterer, ODATreeClusterer),
     *(SGDGaussianMixture, StochasticEMGaussianMixture),
 )
-STORED: dict[str, type] = {
+STORED: dict[str, type] = {  # classes that a file may have of densities
     **{kind.__name__: kind for kind in _KINDS},
     **BaseODA._stored,
     **BaseODATree._stored,
     **ExemplarMixture._stored,
     **StreamingMixture._stored,
 }
-"""Classes that a file may have of densities."""
 
 
 def common_floor(data: Weighted, share: float) -> FloatArray | None:

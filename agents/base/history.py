@@ -117,8 +117,7 @@ SHARED: dict[str, Member] = {
     "history_codevectors": real("codevector_numbers"),
     "history_parents": whole("parents"),
     "history_started": flags("levels"),
-}
-"""Members of every agent's file: the groups of episodes, and the levels one after the other."""
+}  # members of every agent's file: the groups of episodes, and the levels one after the other
 
 
 def history_to_arrays(history: list[Level]) -> dict[str, Array]:

@@ -28,8 +28,7 @@ SCHEMA: dict[str, Member] = {
     "memory_steps": real("rows, 3+p"),
     "memory_keys": real("episodes_kept", "[0, 1)"),
     "memory_highest_key": real("", "(0, 1]"),
-}
-"""Members of a file; in single precision where the environment's observations are."""
+}  # members of a file; in single precision where the environment's observations are
 
 _FIRST_CAPACITY = 1024
 _MARGIN = 4  # free rows: an episode of one step takes two

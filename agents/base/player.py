@@ -21,17 +21,12 @@ from oda_rl.agents.base.compiled_loop import play_compiled
 from oda_rl.agents.base.loops import Step, play
 from oda_rl.agents.base.progress import episodes_line
 from oda_rl.agents.base.settings import checked_count, checked_seed
+from oda_rl.agents.environments import validation
 from oda_rl.agents.environments.adaptation import WithOptions, adapted
 from oda_rl.agents.environments.making import EnvFirst, generator_in, given_env, one_of
 from oda_rl.agents.environments.names import named, with_actions, with_components
 from oda_rl.agents.environments.origins import Origin, origin_of, separate_env
 from oda_rl.agents.environments.spaces import AnyEnv, Interface, spaces_of
-from oda_rl.agents.environments.validation import (
-    check_values,
-    checked_batch,
-    checked_points,
-    checked_reset,
-)
 from oda_rl.agents.policies.contract import Policy
 from oda_rl.envs.dynamics import compiled_dynamics
 
@@ -208,7 +203,7 @@ class Player(EnvFirst, ABC):
         ValueError
             If the observation is not of the space, or not finite.
         """
-        points, single = checked_batch(observation, self.interface)
+        points, single = validation.checked_batch(observation, self.interface)
         acts = self.policy.act(points)
         if not deterministic:
             explore = self._rngs["predict"].random(len(acts)) < self.epsilon
@@ -230,7 +225,7 @@ class Player(EnvFirst, ABC):
         int, or for a batch ndarray, shape (n,)
             Rows of ``codevectors``.
         """
-        points, single = checked_batch(observation, self.interface)
+        points, single = validation.checked_batch(observation, self.interface)
         cells = self.policy.cells(points)
         return int(cells[0]) if single else cells
 
@@ -383,9 +378,9 @@ class Player(EnvFirst, ABC):
     def _greedy(self, observation: Any) -> Any:
         """Return the greedy action, for the adapted environment, in its observation."""
         try:
-            point = checked_points(observation, self.interface)
+            point = validation.checked_points(observation, self.interface)
         except ValueError:
-            check_values(observation, 0.0, self.interface)  # names the component
+            validation.check_values(observation, 0.0, self.interface)  # names the component
             raise
         return self.interface.actions(self.policy.act(point))[0]
 
@@ -418,7 +413,7 @@ class Player(EnvFirst, ABC):
         self._restore_env_rng(env)
         seed = None if self._env_seeded else self.draw_env_seed()
         self._env_seeded = True
-        return checked_reset(env, 0, seed)
+        return validation.checked_reset(env, 0, seed)
 
     def _restore_env_rng(self, env: AnyEnv, reset: bool = True) -> None:
         """Continue the random numbers of the saved environment; a reset seeds other generators."""

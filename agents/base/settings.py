@@ -95,7 +95,7 @@ def _plain(value: Any) -> Any:
 
 
 _STEP_SIZE = "TwoTimescaleAgent has step_size, other agents have no step sizes"
-ELSEWHERE = {
+ELSEWHERE = {  # where to find what other libraries call a setting
     **dict.fromkeys(("discount", "discount_factor"), "it is called gamma"),
     **dict.fromkeys(("learning_rate", "lr", "alpha"), _STEP_SIZE),
     **dict.fromkeys(("lam", "lambda_", "gae_lambda"), "it is called trace_decay"),
@@ -106,7 +106,6 @@ ELSEWHERE = {
     "random_state": "it is called seed",
     "verbose": "learn(progress_bar=True) shows progress",
 }
-"""Where to find what other libraries call a setting."""
 
 
 def unknown_setting(kind: str, name: str, known: Iterable[str]) -> TypeError:

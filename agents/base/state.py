@@ -62,14 +62,13 @@ def new_env_states(raw: Raw, begin: int = 0) -> list[EnvState]:
     return env_states
 
 
-ROOM: dict[str, Member] = {
+ROOM: dict[str, Member] = {  # members of a file for the rows of a `Workspace`
     "point": real("width", "[-inf, inf] or nan"),
     "weights": real("width", "[-inf, inf] or nan"),
     "gradient": real("width", "[-inf, inf] or nan"),
     "origin": real("width"),
     "uniforms": real("width", "[0, 1)"),
 }
-"""Members of a file for the rows of a :class:`Workspace`."""
 
 
 class Workspace(NamedTuple):

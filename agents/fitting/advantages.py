@@ -65,7 +65,7 @@ _SHRINKAGE = 5.0  # transitions of each action in each cell that are believed, n
 _CELLS_PER_TERM = 2  # minimum, for products: with fewer they cost cart-poles after few steps
 
 
-SCHEMA: dict[str, Member] = {
+SCHEMA: dict[str, Member] = {  # arrays of `Placed` in a file
     "origin": real("d"),
     "scale": real("d", "[0, inf)"),
     "whitening": real("d, d", optional=True),
@@ -75,7 +75,6 @@ SCHEMA: dict[str, Member] = {
     "finer": real("F, d"),
     "finer_width": real("", "(0, inf)"),
 }
-"""Arrays of :class:`Placed` in a file."""
 
 
 class Moments(NamedTuple):

@@ -56,7 +56,7 @@ _FINALISTS = 6
 _MAX_GOALS = 3  # components, of which each doubles the number of cells
 _N_LATEST = 2000  # observations that are kept
 
-SCHEMA: dict[str, Member] = {
+SCHEMA: dict[str, Member] = {  # members of a file: the attributes of a climb
     "cells": real("K, 1+d"),
     "output": real("K, p, 1+d"),
     "known": real("known, p, 1+d"),
@@ -74,7 +74,6 @@ SCHEMA: dict[str, Member] = {
     "differences": real("differences, 2"),
     "mean_return": real("", "(-inf, inf) or nan"),
 }
-"""Members of a file: the attributes of a climb."""
 
 
 class Episodes(gym.Wrapper[Any, Any, Any, Any]):

@@ -30,7 +30,7 @@ from oda_rl.agents.policies.rules import RulePolicy
 from oda_rl.agents.rules.editing import Clauses
 from oda_rl.files.schema import MAX, Member, check, prefixed, real, require, whole, within
 
-SCHEMA: dict[str, Member] = {
+SCHEMA: dict[str, Member] = {  # members of a file, beside planner_, which are of the planner
     "state": Member(Counters, "1"),
     "env_state": Member(EnvState, "1"),
     "counts": whole("11", f"[-1, {MAX:.0f})"),
@@ -39,7 +39,6 @@ SCHEMA: dict[str, Member] = {
     **OUTCOMES,
     **prefixed("memory_", MEMORY),
 }
-"""Members of a file, beside planner_, which are of the planner."""
 
 _PLAN = 1024  # event: it is time to learn the world anew
 _MAX_HOLD = 100

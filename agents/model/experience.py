@@ -23,7 +23,7 @@ _UNSEEN = 10  # at most: factor of the longest episode
 _PRIOR_EPISODES, _PRIOR_FREEDOM = 2.0, 3.0
 _WINDOW = 20  # latest episodes of a rule that count
 
-MEMORY: dict[str, Member] = {
+MEMORY: dict[str, Member] = {  # members of a file that belong to `Memory`
     "before": real("steps, d"),
     "codes": real("steps, C"),
     "rewards": real("steps"),
@@ -32,14 +32,12 @@ MEMORY: dict[str, Member] = {
     "first": flags("steps"),
     "since": whole("1", "[0, steps]"),
 }
-"""Members of a file that belong to :class:`Memory`."""
-OUTCOMES: dict[str, Member] = {
+OUTCOMES: dict[str, Member] = {  # members of a file that belong to `Outcomes`
     "returns": real("returns"),
     "lengths": whole("returns", "[1, 1000000000]"),
     "terminated": flags("returns"),
 }
-"""Members of a file that belong to :class:`Outcomes`."""
-CANDIDATE: dict[str, Member] = {
+CANDIDATE: dict[str, Member] = {  # members of a file that belong to `Candidate`
     "scores": real("K, 1+d"),
     "outputs": real("K, n, m"),
     "promised": real("1", "[-inf, inf)"),
@@ -48,7 +46,6 @@ CANDIDATE: dict[str, Member] = {
     "moments": whole("returns"),
     "imagined": real("returns"),
 }
-"""Members of a file that belong to :class:`Candidate`."""
 
 
 class Memory:

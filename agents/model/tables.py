@@ -43,7 +43,7 @@ _STRETCH, _HELD_OUT = 25, 5  # one of five episodes, or stretches of steps, is h
 _MIN_KNOWN, _MIN_SHARE = 10, 0.5  # held-out steps whose pair has been seen
 _EXACT, _NEARLY = 1e-9, 1e-3  # squared errors in standard deviations
 
-_SCHEMA: dict[str, Member] = {
+_SCHEMA: dict[str, Member] = {  # members of a file; states and their number follow from the memory
     "counted": whole("1", "[0, steps]"),
     "hopes": real("states"),
     "fears": real(f"{len(_DISCOUNTS)}, states"),
@@ -53,7 +53,6 @@ _SCHEMA: dict[str, Member] = {
     "q_values": real("cells, A"),
     "returns": real("returns"),
 }
-"""Members of a file; states and their number follow from the memory."""
 
 
 class Edges(NamedTuple):

@@ -75,14 +75,13 @@ def _sum(node: ast.expr, text: str, names: Sequence[str]) -> FloatArray:
     )
 
 
-SCHEMA: dict[str, Member] = {
+SCHEMA: dict[str, Member] = {  # members of a file
     "conditions": real("rows, 1+d"),
     "ends": whole("clauses", "[0, rows]"),
     "forbidden": whole("bans", "[0, n)"),
     "outputs": real("says, n, m"),
     "locks": whole("says", "[0, 1]"),
 }
-"""Members of a file."""
 
 
 @dataclass(frozen=True, eq=False)

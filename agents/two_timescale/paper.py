@@ -29,8 +29,7 @@ SETTINGS: dict[str, Any] = {
     "observe_every": 4,
     "cooling": 0.5,
     "hold": 1,
-}
-"""Defaults in place of the agent's: steps fall as n^(-2/3) and 1/n, as the paper suggests."""
+}  # defaults in place of the agent's: steps fall as n^(-2/3) and 1/n, as the paper suggests
 
 SAMPLES, MIN_SAMPLES = 10, 300  # of a level: for each codevector, and at least
 CONVERGED = 1e-4  # ε_c, in sums of variances: no squared move by a sample is greater

@@ -443,8 +443,7 @@ SCHEMA: dict[str, Member] = {
     "min_error": real("1"),
     "terms": whole("chosen_terms, 2", "[0, d]"),
     "residuals": real("chosen_residuals, d"),
-}
-"""Members of a file of a learned world, in the order in which sizes follow from one another."""
+}  # members of a file of a learned world, in the order in which sizes follow from one another
 
 
 def world_to_arrays(learned: Learned) -> Arrays:

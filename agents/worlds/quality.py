@@ -6,17 +6,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.agents.worlds import learning
 from oda_rl.agents.worlds.coordinates import LEVELS, LOW
 from oda_rl.agents.worlds.laws import reward_features, squared_gaps
-from oda_rl.agents.worlds.learning import (
-    CodedSteps,
-    Learned,
-    learn_world,
-    log_errors,
-    residuals_of,
-    stretches,
-    trajectories,
-)
 from oda_rl.agents.worlds.simulation import predict, replay, without_noise
 
 _STEPS = 50  # of a replay
@@ -96,19 +88,19 @@ class Report:
 
 
 def refitted(
-    learned: Learned, seen: CodedSteps, rows: IntArray, rng: np.random.Generator
-) -> Learned:
+    learned: learning.Learned, seen: learning.CodedSteps, rows: IntArray, rng: np.random.Generator
+) -> learning.Learned:
     """Learn a world from some of the steps, with one law of the known form."""
     worst = float(learned.arrays.bounds[2])
     terms, nothing = np.zeros((0, 2), dtype=np.int64), np.zeros((0, seen.before.shape[1]))
     known = learned.chosen._replace(n=len(rows), terms=terms, residuals=nothing)
-    some = CodedSteps._make(column[rows] for column in seen)
-    return learn_world(some, worst, learned.arrays.boxed, 1, known, rng)
+    some = learning.CodedSteps._make(column[rows] for column in seen)
+    return learning.learn_world(some, worst, learned.arrays.boxed, 1, known, rng)
 
 
 def judge(
-    learned: Learned,
-    seen: CodedSteps,
+    learned: learning.Learned,
+    seen: learning.CodedSteps,
     first: BoolArray | None,
     names: Sequence[str],
     rng: np.random.Generator,
@@ -118,7 +110,7 @@ def judge(
     expected, rewards, ended = np.empty((n, d)), np.empty((2, n)), np.zeros(n, dtype=np.bool_)
     misses: list[list[FloatArray]] = []
     steps = max(min(_STEPS, n // _MIN_STRETCHES), 1)
-    pieces = list(stretches(trajectories(seen, first), steps))
+    pieces = list(learning.stretches(learning.trajectories(seen, first), steps))
     mixed = [pieces[k] for k in rng.permutation(len(pieces))]
     mixed.sort(key=lambda rows: not seen.ended[rows].any())  # a share of terminations in each fold
     n_folds = min(5, len(mixed))
@@ -207,7 +199,7 @@ def judged(
 
 
 def _affected(
-    learned: Learned, seen: CodedSteps, j: int, names: Sequence[str]
+    learned: learning.Learned, seen: learning.CodedSteps, j: int, names: Sequence[str]
 ) -> tuple[str | None, float]:
     """Return what else depends on a component, or None; and how far rewards do, 2 for entirely."""
     rows = np.arange(len(seen.before))[:: max(len(seen.before) // _AFFECTING, 1)]
@@ -244,7 +236,7 @@ _COMPARED, _ALIKE = 20_000, 0.25  # old steps to compare with; share of pairs th
 _TINY = 1e-12  # squared, of standardised observations
 
 
-def outdated(learned: Learned, seen: CodedSteps, rng: np.random.Generator) -> int:
+def outdated(learned: learning.Learned, seen: learning.CodedSteps, rng: np.random.Generator) -> int:
     """Return how many of the oldest steps are from before the world changed; 0 if it has not.
 
     ``learned`` is from before the newest steps, which have to follow a law almost exactly: where a
@@ -273,10 +265,10 @@ def outdated(learned: Learned, seen: CodedSteps, rng: np.random.Generator) -> in
     compared = np.arange(older)[-_COMPARED:]
     places = np.concatenate([learned.at.standardised(seen.before), seen.codes], axis=1)
     old, new = _alike(places, compared, held)
-    left = residuals_of(without_noise(laws[best].arrays), learned.at, seen, new)
+    left = learning.residuals_of(without_noise(laws[best].arrays), learned.at, seen, new)
     if left.std(axis=0).max() > _HIDDEN:
         return 0
-    own = float(log_errors(left).mean())
+    own = float(learning.log_errors(left).mean())
     others = _error(learned, laws[0], seen, new), _error(learned, laws[best], seen, old)
     if min(others) < max(own + _FAR_WORSE, _HARMLESS):
         return 0
@@ -286,10 +278,12 @@ def outdated(learned: Learned, seen: CodedSteps, rng: np.random.Generator) -> in
     return first if _steepness(places, changes, old, new) > before else 0
 
 
-def _error(learned: Learned, law: Learned, seen: CodedSteps, rows: IntArray) -> float:
+def _error(
+    learned: learning.Learned, law: learning.Learned, seen: learning.CodedSteps, rows: IntArray
+) -> float:
     """Return the mean logarithm of a law's squared errors."""
-    left = residuals_of(without_noise(law.arrays), learned.at, seen, rows)
-    return float(log_errors(left).mean())
+    left = learning.residuals_of(without_noise(law.arrays), learned.at, seen, rows)
+    return float(learning.log_errors(left).mean())
 
 
 def _alike(places: FloatArray, old: IntArray, new: IntArray) -> tuple[IntArray, IntArray]:

@@ -12,19 +12,9 @@ from sklearn.utils import check_array
 from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
+from oda_rl import _validation as validation
 from oda_rl import divergences
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import (
-    ROUNDING,
-    WEIGHED,
-    TakesMissing,
-    TakesSingle,
-    bounded,
-    check_columns,
-    chunks,
-    fitted_points,
-    seed_of,
-)
 from oda_rl.annealing.annealer import (
     FEW_CLUSTERS,
     LEVEL_SAMPLES,
@@ -67,7 +57,9 @@ _STORED: dict[str, type] = {
 }
 
 
-class CellEstimator(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, TakesMissing):
+class CellEstimator(
+    Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, validation.TakesMissing
+):
     """Estimators with a codevector in each cell of a box around the training data."""
 
     divergence: Any
@@ -119,7 +111,7 @@ class CellEstimator(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ta
             If values of X, shape (n, d), are missing, or more than 12 features vary and the
             divergence is neither squared Euclidean nor Mahalanobis.
         """
-        points, given = fitted_points(self, X), divergences.resolve(self.divergence)
+        points, given = validation.fitted_points(self, X), divergences.resolve(self.divergence)
         self._divergence.check(points)
         if is_wide(self._low, self._high) and given.kernel == QUADRATIC:
             codevectors = given.embed(self._divergence.restore(self._embedded_codevectors()))
@@ -152,7 +144,7 @@ class CellEstimator(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ta
 
         In a learned metric they have double precision: differences far from 0 would be lost.
         """
-        points = fitted_points(self, X)
+        points = validation.fitted_points(self, X)
         self._divergence.check(points)
         return self._divergence.embed(points), points.dtype
 
@@ -164,14 +156,14 @@ class CellEstimator(Filed, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Ta
         between, codevectors = self._divergence.between, self._embedded_codevectors()
         values = np.empty((len(points), len(codevectors)), dtype=precision)
         largest = np.finfo(precision).max
-        for rows in chunks(*values.shape):
+        for rows in validation.chunks(*values.shape):
             block = function(points[rows], between(points[rows], codevectors))
             values[rows] = np.minimum(block, largest)
         return values
 
 
 @estimator
-class BaseODA(TakesSingle, CellEstimator):
+class BaseODA(validation.TakesSingle, CellEstimator):
     """Estimators over :class:`oda_rl.annealing.annealer.Annealer`."""
 
     n_clusters: Annotated[Any, COUNT] = 40
@@ -208,7 +200,7 @@ class BaseODA(TakesSingle, CellEstimator):
         ),
         "_single": Optional(flags()),
         "_given_share": Optional(real("", "[0, inf)")),
-        "_weighed": WEIGHED,
+        "_weighed": validation.WEIGHED,
         "_stream_seed": Optional(whole("", "[0, 4294967295]")),
         "codevectors_": Optional(Floats("M, d")),
         "weights_": Optional(real("M", "[0, inf)")),
@@ -332,7 +324,7 @@ class BaseODA(TakesSingle, CellEstimator):
                 f"init must have shape (k, {self.n_features_in_}) with k a multiple of "
                 f"{n_classes}, got {init.shape}"
             )
-        divergence.check(bounded(init, "init"))
+        divergence.check(validation.bounded(init, "init"))
         return divergence.embed(init)
 
     # The codebook.
@@ -351,7 +343,7 @@ class BaseODA(TakesSingle, CellEstimator):
         if divergence.kernel == QUADRATIC and len(codevectors) <= FEW_CLUSTERS:
             return nearest(points, np.array(codevectors, order="C"))  # sooner than matrices
         cells, gaps = [], []
-        for rows in chunks(len(points), len(codevectors)):
+        for rows in validation.chunks(len(points), len(codevectors)):
             cells.append(divergence.between(points[rows], codevectors).argmin(axis=1))
             gaps.append(divergence.rowwise(points[rows], codevectors.take(cells[-1], axis=0)))
         return np.concatenate(cells), np.concatenate(gaps)
@@ -392,11 +384,11 @@ class BaseODA(TakesSingle, CellEstimator):
         limit: int | None = None,
     ) -> Distribution:  # fmt: skip
         """Anneal a new codebook of at most ``limit`` on samples of points, shape (n, d + q)."""
-        self._stream_seed = seed_of(self.random_state)
+        self._stream_seed = validation.seed_of(self.random_state)
         rng = np.random.default_rng(self._stream_seed)
         self._single = bool(points.dtype == np.float32)
         points, classes, weights = counted(points, classes, weights)
-        check_columns(self, points)
+        validation.check_columns(self, points)
         n_classes = int(classes.max()) + 1
         embedded = self._embed_all(self._first_divergence, points)
         data = Distribution(embedded, classes, weights, rng, self.n_features_in_)
@@ -431,12 +423,12 @@ class BaseODA(TakesSingle, CellEstimator):
         """
         first = not hasattr(self, "_annealer")
         if first:
-            self._stream_seed = seed_of(self.random_state)
+            self._stream_seed = validation.seed_of(self.random_state)
             self._waiting = []
             self._single = bool(points.dtype == np.float32)
         points, classes, weights = counted(points, classes, weights)
         if first:
-            check_columns(self, points)
+            validation.check_columns(self, points)
         elif len(points) == 0:
             return
         self._see(points)
@@ -499,7 +491,7 @@ def log_cell_volumes(
 
 def with_rim(low: FloatArray, high: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return a box that also has its points as single precision rounds them, shape (d,) each."""
-    return low - ROUNDING * np.abs(low), high + ROUNDING * np.abs(high)
+    return low - validation.ROUNDING * np.abs(low), high + validation.ROUNDING * np.abs(high)
 
 
 def is_wide(low: FloatArray, high: FloatArray) -> bool:
@@ -520,7 +512,9 @@ def normal_log_density(
     with np.errstate(divide="ignore"):
         logs = np.log(weights) - 0.5 * d * np.log(2.0 * np.pi * distortion / d)
     scale = -0.5 * d / distortion
-    parts = [scale * between(points[rows], codevectors) + logs for rows in chunks(len(points))]
+    parts = [
+        scale * between(points[rows], codevectors) + logs for rows in validation.chunks(len(points))
+    ]
     return np.concatenate([np.logaddexp.reduce(part, axis=1) for part in parts])
 
 

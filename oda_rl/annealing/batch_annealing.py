@@ -16,15 +16,7 @@ from oda_rl._validation import check_enough, checked_points, checked_weights
 from oda_rl.annealing.cells import mixed, ward_merge
 from oda_rl.annealing.kernels import coincide
 from oda_rl.divergences import SquaredEuclidean
-from oda_rl.files.estimators import (
-    COUNT,
-    FRACTION,
-    NOT_NEGATIVE,
-    POSITIVE,
-    Seed,
-    estimator,
-    validated,
-)
+from oda_rl.files import estimators
 from oda_rl.files.schema import Each, Optional, real, whole
 from oda_rl.quantization.kernels import nearest
 from oda_rl.quantization.vq import VectorQuantizer
@@ -46,7 +38,7 @@ class AnnealingRecord(NamedTuple):
     n_samples_seen: Annotated[int, whole()]  # number of distinct samples times iterations so far
 
 
-@estimator
+@estimators.estimator
 class BatchDeterministicAnnealing(VectorQuantizer):
     """Deterministic annealing with sums over the whole data.
 
@@ -103,13 +95,13 @@ class BatchDeterministicAnnealing(VectorQuantizer):
     1
     """
 
-    n_clusters: Annotated[int, COUNT] = 8
+    n_clusters: Annotated[int, estimators.COUNT] = 8
     _: KW_ONLY
-    cooling: Annotated[float, FRACTION] = 0.8
-    max_iter: Annotated[int, COUNT] = 100
-    tol: Annotated[float, NOT_NEGATIVE] = 1e-4
-    min_temperature: Annotated[float, POSITIVE] = 1e-3
-    random_state: Seed = None
+    cooling: Annotated[float, estimators.FRACTION] = 0.8
+    max_iter: Annotated[int, estimators.COUNT] = 100
+    tol: Annotated[float, estimators.NOT_NEGATIVE] = 1e-4
+    min_temperature: Annotated[float, estimators.POSITIVE] = 1e-3
+    random_state: estimators.Seed = None
 
     _stored = {"AnnealingRecord": AnnealingRecord}  # noqa: RUF012
     _LEARNED: ClassVar[dict[str, Any]] = {
@@ -119,7 +111,7 @@ class BatchDeterministicAnnealing(VectorQuantizer):
         "history_": Optional(Each(AnnealingRecord)),
     }
 
-    @validated
+    @estimators.validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         points = checked_points(self, X, reset=True)
         check_enough(self, len(points))

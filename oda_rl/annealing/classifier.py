@@ -13,16 +13,9 @@ from scipy.special import entr, softmax
 from sklearn.base import ClassifierMixin
 from sklearn.utils._param_validation import StrOptions
 
+from oda_rl import _validation as validation
 from oda_rl._threads import one_thread
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import (
-    checked_labels,
-    chunks,
-    fit_weights,
-    promised_classes,
-    stream_labels,
-    stream_weights,
-)
 from oda_rl.annealing.annealer import Codebook, Distribution
 from oda_rl.annealing.base import BaseODA
 from oda_rl.divergences import QUADRATIC, Divergence, Mahalanobis, is_euclidean, resolve
@@ -255,8 +248,8 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         self.__dict__.pop("best_params_", None)  # which say whether values may be missing
-        points, labels = checked_labels(self, X, y, reset=True)
-        self._learn(*counted(points, labels, fit_weights(self, sample_weight, points)))
+        points, labels = validation.checked_labels(self, X, y, reset=True)
+        self._learn(*counted(points, labels, validation.fit_weights(self, sample_weight, points)))
         return self
 
     def _learn(self, points: FloatArray, labels: Array, weights: FloatArray) -> None:
@@ -300,13 +293,13 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
         them. Nothing is fine-tuned, and ``n_clusters="auto"`` counts as 40.
         """
         first = not hasattr(self, "_annealer")
-        points, labels = checked_labels(self, X, y, reset=first)
+        points, labels = validation.checked_labels(self, X, y, reset=first)
         self._labels_are_objects = labels.dtype == object
-        weights = stream_weights(self, sample_weight, points, first=first)
-        promised = promised_classes(self, classes, first=first)
+        weights = validation.stream_weights(self, sample_weight, points, first=first)
+        promised = validation.promised_classes(self, classes, first=first)
         seen = [] if first else self._seen.copy()
         points, labels, weights = counted(points, labels, weights)
-        indices = stream_labels(seen, labels, promised)
+        indices = validation.stream_labels(seen, labels, promised)
         self._seen = seen
         self._stream(points, indices, weights, labelled=True)
         self._follow_distortion()
@@ -333,7 +326,7 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
         starts = np.flatnonzero(np.diff(labels, prepend=-1))
         temperature = self.prediction_temperature_
         scores = []
-        for rows in chunks(len(points)):
+        for rows in validation.chunks(len(points)):
             divergences = self._annealer.divergence.between(points[rows], codevectors)
             if self.prediction == "density":
                 divergences *= observed_shares(points[rows])  # not scaled up to missing features

@@ -10,28 +10,13 @@ from sklearn.base import ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils._param_validation import StrOptions
 
+from oda_rl import _validation as validation
 from oda_rl._types import FloatArray, IntArray
-from oda_rl._validation import (
-    check_enough,
-    checked_points,
-    fit_weights,
-    mean_score,
-    stream_weights,
-)
 from oda_rl.annealing.annealer import FAST_COOLING, FEW_CLUSTERS, FEW_POINTS, NEGLIGIBLE
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import QUADRATIC, TINY, resolve
-from oda_rl.files.estimators import (
-    COUNT,
-    FRACTION,
-    NOT_NEGATIVE,
-    Flag,
-    Unsupervised,
-    estimator,
-    validated,
-    within,
-)
+from oda_rl.files import estimators
 from oda_rl.files.schema import ANYTHING, Optional
 from oda_rl.samples import observed_shares
 
@@ -39,8 +24,8 @@ _COOLING, _SPARSE_COOLING, _FASTEST_COOLING = 0.8, 0.5, 0.25
 _SAMPLES = 20  # of a level for each codevector
 
 
-@estimator
-class ODAClusterer(Unsupervised, ClusterMixin, BaseODA):
+@estimators.estimator
+class ODAClusterer(estimators.Unsupervised, ClusterMixin, BaseODA):
     """Cluster by online deterministic annealing.
 
     As the temperature falls codevectors split where the data require it; every stage stays
@@ -123,22 +108,22 @@ class ODAClusterer(Unsupervised, ClusterMixin, BaseODA):
     True
     """
 
-    n_clusters: Annotated[int | str, COUNT, StrOptions({"auto"})] = 8
+    n_clusters: Annotated[int | str, estimators.COUNT, StrOptions({"auto"})] = 8
     _: KW_ONLY
-    min_temperature: Annotated[float, within("[0, 1)")] = 0.0
-    target_distortion: Annotated[float, NOT_NEGATIVE] = 0.0
-    cooling: Annotated[float | None, FRACTION, None] = None
-    samples_per_cluster: Annotated[int | None, COUNT, None] = None
-    refine: Flag = True
+    min_temperature: Annotated[float, estimators.within("[0, 1)")] = 0.0
+    target_distortion: Annotated[float, estimators.NOT_NEGATIVE] = 0.0
+    cooling: Annotated[float | None, estimators.FRACTION, None] = None
+    samples_per_cluster: Annotated[int | None, estimators.COUNT, None] = None
+    refine: estimators.Flag = True
 
     _stream_clusters = 8
     _LEARNED: ClassVar[dict[str, Any]] = {**BaseODA._LEARNED, "persistence_": Optional(ANYTHING)}
 
-    @validated
+    @estimators.validated
     def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
-        points = checked_points(self, X, reset=True)
-        check_enough(self, len(points))
-        weights = fit_weights(self, sample_weight, points)
+        points = validation.checked_points(self, X, reset=True)
+        validation.check_enough(self, len(points))
+        weights = validation.fit_weights(self, sample_weight, points)
         n_distinct, current = self._learn(points, weights), self._annealer
         self._codebook = current.view(None)
         self.labels_, divergences = self._assigned(current.divergence.embed(points))
@@ -186,7 +171,7 @@ class ODAClusterer(Unsupervised, ClusterMixin, BaseODA):
         current.schedule = replace(current.schedule, max_codevectors=chosen)
         current.active = False
 
-    @validated
+    @estimators.validated
     def partial_fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from one sample or many, each once, in their order; see :meth:`fit`.
 
@@ -196,8 +181,8 @@ class ODAClusterer(Unsupervised, ClusterMixin, BaseODA):
         what ``fit`` chose.
         """
         first = not hasattr(self, "_annealer")
-        points = checked_points(self, X, reset=first)
-        weights = stream_weights(self, sample_weight, points, first=first)
+        points = validation.checked_points(self, X, reset=first)
+        weights = validation.stream_weights(self, sample_weight, points, first=first)
         self._stream(points, np.zeros(len(points), dtype=np.int64), weights, labelled=False)
         self._publish(self._annealer.schedule.max_codevectors)
         return self
@@ -223,7 +208,7 @@ class ODAClusterer(Unsupervised, ClusterMixin, BaseODA):
 
     def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
         """Negative mean divergence from the nearest codevector."""
-        return -mean_score(self._assigned(self._embedded(X)[0])[1], sample_weight)
+        return -validation.mean_score(self._assigned(self._embedded(X)[0])[1], sample_weight)
 
     def _warn_of_few(self, distinct: int) -> None:
         if self.n_clusters != "auto" and distinct < int(self.n_clusters):

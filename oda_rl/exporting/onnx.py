@@ -38,12 +38,7 @@ from oda_rl.mixtures.sgd import SGDGaussianMixture
 from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
 from oda_rl.quantization.som import SOM
 from oda_rl.quantization.vq import LVQ, StochasticVQ, VectorQuantizer
-from oda_rl.trees.estimators import (
-    BaseODATree,
-    ODATreeClassifier,
-    ODATreeClusterer,
-    ODATreeRegressor,
-)
+from oda_rl.trees import estimators as trees
 from oda_rl.trees.tree import Cells, Routes
 
 _MIN_OPSET = 13  # from here on the axes of ReduceSum are an input
@@ -230,7 +225,7 @@ def codebook_classifier(graph: Graph, model: ODAClassifier) -> None:
     put_classes(graph, graph.op("MatMul", shares, member))
 
 
-def regressor(graph: Graph, model: ODARegressor | ODATreeRegressor) -> None:
+def regressor(graph: Graph, model: ODARegressor | trees.ODATreeRegressor) -> None:
     """Output the predictions of the cells' local models, written about one centre, shape (n, q)."""
     if isinstance(model, ODARegressor):
         diagram = Diagram.annealed(model)
@@ -291,7 +286,7 @@ def log_density(graph: Graph, density: Any) -> Value:
         return graph.op("Max", shifted, min_log)
     if isinstance(density, ODAClusterer):
         cell = graph.nearest(Diagram.annealed(density))
-    elif isinstance(density, ODATreeClusterer):
+    elif isinstance(density, trees.ODATreeClusterer):
         cell = leaf_of(graph, density)
     else:
         raise ValueError(
@@ -445,20 +440,20 @@ class _Depth(NamedTuple):
     heaviest: Any  # 1 for the child that a sample without these features goes to, shape (M, B)
 
 
-def tree_classifier(graph: Graph, model: ODATreeClassifier) -> None:
+def tree_classifier(graph: Graph, model: trees.ODATreeClassifier) -> None:
     """Output the most probable class in the leaf, and probabilities."""
     place, nodes = _descend(graph, model)
     shares = model._tree.table.shares[nodes][:, model._order()]
     put_classes(graph, graph.rows(graph.table(shares), place))
 
 
-def leaf_of(graph: Graph, model: BaseODATree) -> Value:
+def leaf_of(graph: Graph, model: trees.BaseODATree) -> Value:
     """Return the number of each point's leaf, shape (n,)."""
     place, nodes = _descend(graph, model)
     return graph.rows(model._tree.table.leaf_numbers[nodes].astype(np.int64), place)
 
 
-def _descend(graph: Graph, model: BaseODATree) -> tuple[Value, IntArray]:
+def _descend(graph: Graph, model: trees.BaseODATree) -> tuple[Value, IntArray]:
     """Return each point's place below the last depth, shape (n,), and the node at each place."""
     depths, nodes = _depths(graph, model)
     place = graph.argmin(graph.sum(graph.x))  # 0: all points are at the root
@@ -493,7 +488,7 @@ def _products(graph: Graph, tables: Value, rows: Value) -> Value:
     return graph.op("SqueezeApi11", graph.op("MatMul", tables, columns), axes=[2])
 
 
-def _depths(graph: Graph, model: BaseODATree) -> tuple[list[_Depth], IntArray]:
+def _depths(graph: Graph, model: trees.BaseODATree) -> tuple[list[_Depth], IntArray]:
     """Lay out the tree depth by depth; a leaf is its own only child."""
     table = model._tree.table
     nodes, depths = [0], []
@@ -527,7 +522,7 @@ def _cells(routes: Routes, node: int, width: int) -> Cells:
 
 
 def _stacked(
-    graph: Graph, model: BaseODATree, features: IntArray, cells: list[Cells], first: IntArray,
+    graph: Graph, model: trees.BaseODATree, features: IntArray, cells: list[Cells], first: IntArray,
     heaviest: list[int],
 ) -> _Depth:  # fmt: skip
     size = max(len(node.offsets) for node in cells)
@@ -575,11 +570,11 @@ _CONVERTERS: dict[type, _Converter] = {
     DistributedODAClusterer: _Converter(codebook_clusterer, _SHARES, _BOTH),
     DistributedODAClassifier: _Converter(codebook_classifier, _SHARES, _WITH_ZIPMAP),
     ODARegressor: _Converter(regressor, ("variable",)),
-    ODATreeClusterer: _Converter(
+    trees.ODATreeClusterer: _Converter(
         lambda graph, model: graph.put(leaf_of(graph, model)), _LABEL, _BOTH
     ),
-    ODATreeClassifier: _Converter(tree_classifier, _SHARES, _WITH_ZIPMAP),
-    ODATreeRegressor: _Converter(regressor, ("variable",)),
+    trees.ODATreeClassifier: _Converter(tree_classifier, _SHARES, _WITH_ZIPMAP),
+    trees.ODATreeRegressor: _Converter(regressor, ("variable",)),
     SGDGaussianMixture: _Converter(mixture, _SHARES, _SCORED),
     StochasticEMGaussianMixture: _Converter(mixture, _SHARES, _SCORED),
     DistributedGaussianMixture: _Converter(mixture, _SHARES, _SCORED),

@@ -281,12 +281,11 @@ class Optional(_Of):
     """An attribute that may be absent."""
 
 
-OF_ALL: dict[str, Any] = {
+OF_ALL: dict[str, Any] = {  # attributes that scikit-learn adds to every estimator
     "n_features_in_": Optional(whole("", "[1, 1000000]")),
     "feature_names_in_": Optional(ANYTHING),
     "_sklearn_output_config": Optional(ANYTHING),
 }
-"""Attributes that scikit-learn adds to every estimator."""
 
 HISTORY = Each(Several(whole(), real("", "[0, inf]")))
 """Samples seen after each pass, and their mean squared distance."""

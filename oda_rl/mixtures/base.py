@@ -18,17 +18,8 @@ from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
+from oda_rl import _validation as validation
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import (
-    TakesMissing,
-    bounded,
-    check_columns,
-    chunks,
-    fit_weights,
-    mean_score,
-    observed,
-    validated_data,
-)
 from oda_rl.diagram import LARGEST_DATA
 from oda_rl.files.estimators import Filed, RandomState, Unsupervised, within
 from oda_rl.files.schema import Optional, Sizes, check_fitted, flags, real, require, whole
@@ -46,7 +37,7 @@ COMPONENTS = Interval(Integral, 1, 10_000, closed="both")  # the square is the s
 VarianceFloor = Annotated[float | npt.ArrayLike | None, within("(0, inf)"), "array-like", None]
 
 
-class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
+class StreamingMixture(Unsupervised, Filed, DensityMixin, validation.TakesMissing):
     """A Gaussian mixture, however it has learned; subclasses set ``_mixture``."""
 
     n_components: int
@@ -72,8 +63,7 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
         "n_iter_": Optional(whole()),
         "converged_": Optional(flags()),
         "lower_bound_": Optional(real()),
-    }
-    """Schema of the learned attributes in a file; parameters have their own ranges."""
+    }  # schema of the learned attributes in a file; parameters have their own ranges
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
         first = [name for name in self._LEARNED if name[-1] != "_" or name == "n_iter_"]
@@ -132,7 +122,7 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
 
     def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:
         """Mean log-likelihood; weights of the samples, shape (n_samples,), are at least 0."""
-        return mean_score(self.score_samples(X), sample_weight)
+        return validation.mean_score(self.score_samples(X), sample_weight)
 
     def sample(self, n_samples: int = 1) -> tuple[FloatArray, IntArray]:
         """Draw samples, shape (n_samples, n_features); return them and their components, sorted.
@@ -210,7 +200,7 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
         return np.asarray(scaled[:, 0] if self.covariance_type == "tied_spherical" else scaled)
 
     def _learn_units(self, points: Array, weights: FloatArray | None) -> None:
-        check_columns(self, points)
+        validation.check_columns(self, points)
         mantissas, exponents = np.frexp(means_of(points, weights).astype(np.float64))
         # Twenty bits are exact in single precision, and do not tell how sums were rounded.
         self._origin = np.ldexp(np.round(mantissas * 2.0**20), exponents - 20)
@@ -246,7 +236,7 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
     def _validated(self, X: npt.ArrayLike, *, reset: bool) -> Array:
         """Return samples of the mixture's precision, or of double or single precision at first."""
         dtype = DTYPES if reset else self._mixture.means.dtype
-        return observed(validated_data(self, X, reset=reset, dtype=dtype))
+        return validation.observed(validation.validated_data(self, X, reset=reset, dtype=dtype))
 
     def _checked(self, X: npt.ArrayLike) -> Array:
         check_is_fitted(self)
@@ -271,7 +261,7 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
         """Reduce the log densities of samples, shape (n, K), block by block."""
         farthest, mixture = _FARTHEST[points.dtype], self._delivered
         parts = []
-        for rows in chunks(len(points)):
+        for rows in validation.chunks(len(points)):
             with np.errstate(over="ignore"):
                 block = np.clip(self._scaled(points[rows]), -farthest, farthest)
             parts += [reduce(logs) for logs in learning.scores(mixture, block)]
@@ -283,12 +273,14 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, TakesMissing):
         """Return samples to learn from, shape (n, d)."""
         points = self._validated(X, reset=reset)
         self._incomplete = (self._incomplete and not reset) or holes(points) is not None
-        return bounded(points, "X", _LARGEST_SINGLE if points.dtype == np.float32 else LARGEST_DATA)
+        return validation.bounded(
+            points, "X", _LARGEST_SINGLE if points.dtype == np.float32 else LARGEST_DATA
+        )
 
     def _weighted(self, X: npt.ArrayLike, sample_weight: Any) -> Weighted:
         points = self._learnable(X, reset=True)
         self._check_many(len(points))
-        return weighted(points, fit_weights(self, sample_weight, points))
+        return weighted(points, validation.fit_weights(self, sample_weight, points))
 
     def _in_units(self, data: Weighted) -> Weighted:
         """Learn the units, and return samples in these, in an order independent of them."""

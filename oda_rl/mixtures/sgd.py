@@ -14,17 +14,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import Array, IntArray
 from oda_rl._validation import WEIGHED, stream_rows
-from oda_rl.files.estimators import (
-    COUNT,
-    FRACTION,
-    NOT_NEGATIVE,
-    POSITIVE,
-    SAMPLES,
-    Seed,
-    estimator,
-    validated,
-    within,
-)
+from oda_rl.files import estimators
 from oda_rl.files.schema import MISSING, Floats, Maybe, Optional, real, whole
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import COMPONENTS, StreamingMixture, VarianceFloor
@@ -38,7 +28,7 @@ _PLAIN_SHARE = 0.5  # of the mean variance: on images a lower floor leaves compo
 _PLAIN_BOUND = 20.0  # of precisions: D_max of the paper, in whose unit plain gradients are taken
 
 
-@estimator
+@estimators.estimator
 class SGDGaussianMixture(StreamingMixture):
     """Gaussian mixture that learns by stochastic gradients, from a random start.
 
@@ -132,16 +122,16 @@ class SGDGaussianMixture(StreamingMixture):
     _: KW_ONLY
     covariance_type: Annotated[str, StrOptions({"diag", "full", "tied_spherical"})] = "diag"
     update: Annotated[str, StrOptions({"natural", "sgd"})] = "natural"
-    batch_size: Annotated[int, SAMPLES] = 1
-    max_iter: Annotated[int, COUNT] = 100
-    tol: Annotated[float, NOT_NEGATIVE] = 1e-2
-    learning_rate: Annotated[float | None, FRACTION, None] = None
-    forgetting: Annotated[float, within("[0, 1)")] = 0.0
-    width: Annotated[float | None, POSITIVE, None] = None
+    batch_size: Annotated[int, estimators.SAMPLES] = 1
+    max_iter: Annotated[int, estimators.COUNT] = 100
+    tol: Annotated[float, estimators.NOT_NEGATIVE] = 1e-2
+    learning_rate: Annotated[float | None, estimators.FRACTION, None] = None
+    forgetting: Annotated[float, estimators.within("[0, 1)")] = 0.0
+    width: Annotated[float | None, estimators.POSITIVE, None] = None
     variance_floor: VarianceFloor = None
-    init_range: Annotated[float, NOT_NEGATIVE] = 0.1
+    init_range: Annotated[float, estimators.NOT_NEGATIVE] = 0.1
     means_init: Annotated[npt.ArrayLike | None, "array-like", None] = None
-    random_state: Seed = None
+    random_state: estimators.Seed = None
     _waiting: Array = field(init=False)
     _owed: float = field(init=False)
     _first: Array | None = field(init=False)
@@ -166,7 +156,7 @@ class SGDGaussianMixture(StreamingMixture):
         """Current width of the neighbourhood."""
         return Progress(self._mixture.progress).width
 
-    @validated
+    @estimators.validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         data = self._weighted(X, sample_weight)
         self._begin(check_random_state(self.random_state))
@@ -198,7 +188,7 @@ class SGDGaussianMixture(StreamingMixture):
         self.lower_bound_ = now
         return self
 
-    @validated
+    @estimators.validated
     def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Learn from one sample or more, once each and in the order given; see :meth:`fit`.
 

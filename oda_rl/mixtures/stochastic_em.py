@@ -12,16 +12,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import Array, IntArray
 from oda_rl._validation import WEIGHED, checked_weights, stream_rows
-from oda_rl.files.estimators import (
-    COUNT,
-    FRACTION,
-    NOT_NEGATIVE,
-    SAMPLES,
-    Seed,
-    estimator,
-    validated,
-    within,
-)
+from oda_rl.files import estimators
 from oda_rl.files.schema import Optional, real, whole
 from oda_rl.mixtures import kernels, learning
 from oda_rl.mixtures.base import COMPONENTS, StreamingMixture, VarianceFloor
@@ -31,7 +22,7 @@ from oda_rl.samples import Weighted, filled, means_of, weighted
 _SETTLED = 1e-2  # rise of the mean log-likelihood in a pass
 
 
-@estimator
+@estimators.estimator
 class StochasticEMGaussianMixture(StreamingMixture):
     """Gaussian mixture by stochastic expectation maximization: the comparator.
 
@@ -97,15 +88,15 @@ class StochasticEMGaussianMixture(StreamingMixture):
     _: KW_ONLY
     covariance_type: Annotated[str, StrOptions({"diag", "full", "tied_spherical"})] = "diag"
     init: Annotated[str, StrOptions({"k-means", "random"})] = "k-means"
-    batch_size: Annotated[int, SAMPLES] = 1
-    max_iter: Annotated[int, COUNT] = 10
-    first_step: Annotated[float, FRACTION] = 0.05
-    step_decay: Annotated[float, within("[0, 0.5]")] = 0.01
-    last_step: Annotated[float, FRACTION] = 1e-4
+    batch_size: Annotated[int, estimators.SAMPLES] = 1
+    max_iter: Annotated[int, estimators.COUNT] = 10
+    first_step: Annotated[float, estimators.FRACTION] = 0.05
+    step_decay: Annotated[float, estimators.within("[0, 0.5]")] = 0.01
+    last_step: Annotated[float, estimators.FRACTION] = 1e-4
     variance_floor: VarianceFloor = None
-    init_range: Annotated[float, NOT_NEGATIVE] = 0.1
+    init_range: Annotated[float, estimators.NOT_NEGATIVE] = 0.1
     means_init: Annotated[npt.ArrayLike | None, "array-like", None] = None
-    random_state: Seed = None
+    random_state: estimators.Seed = None
     _statistics: Mixture = field(init=False)
     _owed: float = field(init=False)
 
@@ -128,7 +119,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
         if hasattr(self, "_mixture") and not hasattr(self, "_statistics"):
             self._statistics = self._mixture
 
-    @validated
+    @estimators.validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         data = self._weighted(X, sample_weight)
         rng = check_random_state(self.random_state)
@@ -144,7 +135,7 @@ class StochasticEMGaussianMixture(StreamingMixture):
             before = self.lower_bound_
         return self
 
-    @validated
+    @estimators.validated
     def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Learn from more samples, like :meth:`SGDGaussianMixture.partial_fit`.
 

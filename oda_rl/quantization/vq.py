@@ -15,29 +15,9 @@ from sklearn.base import (
 from sklearn.utils import check_array, check_random_state
 from sklearn.utils._param_validation import StrOptions
 
+from oda_rl import _validation as validation
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import (
-    WEIGHED,
-    bounded,
-    check_enough,
-    checked_labels,
-    checked_points,
-    checked_weights,
-    fit_weights,
-    fitted_points,
-    given_weights,
-    stream_rows,
-)
-from oda_rl.files.estimators import (
-    COUNT,
-    FRACTION,
-    Filed,
-    Seed,
-    Supervised,
-    Unsupervised,
-    estimator,
-    validated,
-)
+from oda_rl.files import estimators
 from oda_rl.files.schema import (
     ANYTHING,
     HISTORY,
@@ -65,12 +45,12 @@ def checked_codevectors(init: npt.ArrayLike, n_codevectors: int, n_features: int
             f"The shape of the initial codevectors {codevectors.shape} does not match the number "
             f"of codevectors and of features {(n_codevectors, n_features)}."
         )
-    return bounded(codevectors, "init")
+    return validation.bounded(codevectors, "init")
 
 
 class VectorQuantizer(
-    Unsupervised,
-    Filed,
+    estimators.Unsupervised,
+    estimators.Filed,
     ClassNamePrefixFeaturesOutMixin,
     TransformerMixin,
     ClusterMixin,
@@ -104,23 +84,23 @@ class VectorQuantizer(
 
     def predict(self, X: npt.ArrayLike) -> IntArray:
         """Nearest codevector of each sample, shape (n_samples,): rows of ``cluster_centers_``."""
-        return nearest(fitted_points(self, X), self.cluster_centers_)[0]
+        return nearest(validation.fitted_points(self, X), self.cluster_centers_)[0]
 
     def transform(self, X: npt.ArrayLike) -> FloatArray:
         """Distances from the codevectors, shape (n_samples, n_clusters)."""
-        points = fitted_points(self, X)
+        points = validation.fitted_points(self, X)
         squares = np.empty((len(points), len(self.cluster_centers_)))
         measure(points, self.cluster_centers_, squares)
         return np.sqrt(squares / observed_shares(points))
 
     def _label(self, points: FloatArray, sample_weight: Any) -> None:
         self.labels_, squares = nearest(points, self.cluster_centers_)
-        self.inertia_ = float(given_weights(sample_weight, points) @ squares)
+        self.inertia_ = float(validation.given_weights(sample_weight, points) @ squares)
 
     def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:
         """Negative weighted mean squared distance from the nearest codevector."""
-        points = fitted_points(self, X)
-        weights = checked_weights(sample_weight, points)
+        points = validation.fitted_points(self, X)
+        weights = validation.checked_weights(sample_weight, points)
         return -float(np.average(nearest(points, self.cluster_centers_)[1], weights=weights))
 
 
@@ -131,7 +111,7 @@ class OnlineQuantizer(VectorQuantizer):
         **VectorQuantizer._LEARNED,
         "history_": Optional(HISTORY),
         "_owed": Optional(real("", "[0, 1)")),
-        "_weighed": WEIGHED,
+        "_weighed": validation.WEIGHED,
     }
 
     max_iter: int
@@ -139,17 +119,17 @@ class OnlineQuantizer(VectorQuantizer):
     history_: list[tuple[int, float]]
     _owed: float
 
-    @validated
+    @estimators.validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        points = checked_points(self, X, reset=True)
+        points = validation.checked_points(self, X, reset=True)
         rng = check_random_state(self.random_state)
-        data = self._begin(points, fit_weights(self, sample_weight, points), rng)
+        data = self._begin(points, validation.fit_weights(self, sample_weight, points), rng)
         for _ in range(self.max_iter):
             self._record(data.n_shown, self._pass(data.points, data.shown(rng), self.max_iter))
         self._label(points, sample_weight)
         return self
 
-    @validated
+    @estimators.validated
     def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Learn from more samples, once each and in the order given; see :meth:`fit`.
 
@@ -157,11 +137,11 @@ class OnlineQuantizer(VectorQuantizer):
         is repeated as often as it weighs over the mean so far, at most 100 times; fractions add up.
         """
         first = not hasattr(self, "cluster_centers_")
-        points = checked_points(self, X, reset=first)
+        points = validation.checked_points(self, X, reset=first)
         if first:
             rng = check_random_state(self.random_state)
-            self._begin(points, checked_weights(sample_weight, points), rng)
-        order = stream_rows(self, sample_weight, points, first=first)
+            self._begin(points, validation.checked_weights(sample_weight, points), rng)
+        order = validation.stream_rows(self, sample_weight, points, first=first)
         self.cluster_centers_ = self.cluster_centers_.copy()
         self._record(len(order), self._pass(points, order, None))
         self._label(points, sample_weight)
@@ -170,7 +150,7 @@ class OnlineQuantizer(VectorQuantizer):
     def _begin(
         self, points: FloatArray, weights: FloatArray, rng: np.random.RandomState
     ) -> Weighted:
-        check_enough(self, len(points))
+        validation.check_enough(self, len(points))
         data = weighted(points, weights)
         self.n_iter_, self.history_, self._owed = 0, [], 0.0
         self._start(data, rng)
@@ -194,7 +174,7 @@ class OnlineQuantizer(VectorQuantizer):
         del self.history_[:-_MAX_PASSES]
 
 
-@estimator
+@estimators.estimator
 class StochasticVQ(OnlineQuantizer):
     """Online competitive learning: each sample moves its nearest codevector only.
 
@@ -242,11 +222,11 @@ class StochasticVQ(OnlineQuantizer):
     array([0, 1])
     """
 
-    n_clusters: Annotated[int, COUNT] = 8
+    n_clusters: Annotated[int, estimators.COUNT] = 8
     _: KW_ONLY
-    max_iter: Annotated[int, COUNT] = 10
+    max_iter: Annotated[int, estimators.COUNT] = 10
     init: Annotated[str | npt.ArrayLike, StrOptions({"random"}), "array-like"] = "random"
-    random_state: Seed = None
+    random_state: estimators.Seed = None
 
     _LEARNED: ClassVar[dict[str, Any]] = {
         **OnlineQuantizer._LEARNED,
@@ -265,8 +245,8 @@ class StochasticVQ(OnlineQuantizer):
         return compete(self.cluster_centers_, self._counts, points, order)
 
 
-@estimator
-class LVQ(Supervised, Filed, ClassifierMixin, BaseEstimator):
+@estimators.estimator
+class LVQ(estimators.Supervised, estimators.Filed, ClassifierMixin, BaseEstimator):
     """Learning vector quantization: the class of the nearest codevector.
 
     Parameters
@@ -305,13 +285,13 @@ class LVQ(Supervised, Filed, ClassifierMixin, BaseEstimator):
     array(['low', 'high'], dtype='<U4')
     """
 
-    n_prototypes: Annotated[int, COUNT] = 8
+    n_prototypes: Annotated[int, estimators.COUNT] = 8
     _: KW_ONLY
     algorithm: Annotated[str, StrOptions({"lvq1", "glvq", "rslvq"})] = "lvq1"
-    max_iter: Annotated[int, COUNT] = 30
-    rate: Annotated[float, FRACTION] = 0.05
+    max_iter: Annotated[int, estimators.COUNT] = 30
+    rate: Annotated[float, estimators.FRACTION] = 0.05
     init: Annotated[str | npt.ArrayLike, StrOptions({"random"}), "array-like"] = "random"
-    random_state: Seed = None
+    random_state: estimators.Seed = None
 
     _LEARNED: ClassVar[dict[str, Any]] = {
         "codevectors_": Optional(real("K, d")),
@@ -327,10 +307,12 @@ class LVQ(Supervised, Filed, ClassifierMixin, BaseEstimator):
             known = np.isin(self.codevector_labels_, self.classes_).all()
             require(known, f"{where}.codevector_labels_ has a label that is not in classes_")
 
-    @validated
+    @estimators.validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        points, classes = checked_labels(self, X, y, reset=True)
-        points, classes, weights = counted(points, classes, checked_weights(sample_weight, points))
+        points, classes = validation.checked_labels(self, X, y, reset=True)
+        points, classes, weights = counted(
+            points, classes, validation.checked_weights(sample_weight, points)
+        )
         self.classes_, indices = np.unique(classes, return_inverse=True)
         data = weighted(points, weights, indices.astype(np.int64))
         rng = check_random_state(self.random_state)
@@ -354,7 +336,7 @@ class LVQ(Supervised, Filed, ClassifierMixin, BaseEstimator):
 
     def predict(self, X: npt.ArrayLike) -> Array:
         """Class of the nearest codevector of each sample, shape (n_samples,)."""
-        winners, _ = nearest(fitted_points(self, X), self.codevectors_)
+        winners, _ = nearest(validation.fitted_points(self, X), self.codevectors_)
         return np.asarray(self.codevector_labels_[winners])
 
     def decision_function(self, X: npt.ArrayLike) -> FloatArray:
@@ -363,7 +345,7 @@ class LVQ(Supervised, Filed, ClassifierMixin, BaseEstimator):
         Shape (n_samples, n_classes); with two classes that of the second minus that of the first,
         shape (n_samples,).
         """
-        points = fitted_points(self, X)
+        points = validation.fitted_points(self, X)
         own = [self.codevectors_[self.codevector_labels_ == label] for label in self.classes_]
         scores = -np.stack([nearest(points, codevectors)[1] for codevectors in own], axis=1)
         return np.asarray(scores[:, 1] - scores[:, 0] if len(own) == 2 else scores)

@@ -18,34 +18,14 @@ from sklearn.base import ClassifierMixin, ClusterMixin
 from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import Interval, StrOptions
 
+from oda_rl import _validation as validation
 from oda_rl import divergences
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl._validation import (
-    WEIGHED,
-    check_columns,
-    checked_labels,
-    checked_points,
-    checked_weights,
-    fit_weights,
-    fitted_points,
-    promised_classes,
-    stream_labels,
-    stream_weights,
-)
 from oda_rl.annealing.annealer import Distribution
 from oda_rl.annealing.base import CellEstimator
 from oda_rl.annealing.regressor import LocalRegressor
 from oda_rl.divergences import NAMED, Divergence
-from oda_rl.files.estimators import (
-    COUNT,
-    FRACTION,
-    NOT_NEGATIVE,
-    Seed,
-    Supervised,
-    Unsupervised,
-    estimator,
-    validated,
-)
+from oda_rl.files import estimators
 from oda_rl.files.schema import (
     ANYTHING,
     Each,
@@ -82,21 +62,21 @@ _STORED = {kind.__name__: kind for kind in _KINDS}
 Resolution = IntArray | Callable[[FloatArray], Any]
 
 
-@estimator
+@estimators.estimator
 class BaseODATree(CellEstimator):
     """Base of the estimators with a :class:`oda_rl.trees.tree.Tree`."""
 
     branching: Annotated[int, Interval(Integral, 2, 1_000_000, closed="both")] = 4
     _: KW_ONLY
-    max_depth: Annotated[int, COUNT] = 4
-    min_samples_split: Annotated[float, NOT_NEGATIVE] = 20
+    max_depth: Annotated[int, estimators.COUNT] = 4
+    min_samples_split: Annotated[float, estimators.NOT_NEGATIVE] = 20
     resolutions: Annotated[Any, list, tuple, None] = None
     divergence: Annotated[str | Divergence, StrOptions(set(NAMED)), Divergence] = (
         "squared_euclidean"
     )
-    cooling: Annotated[float, FRACTION] = 0.8
-    samples_per_cluster: Annotated[int, COUNT] = 20
-    random_state: Seed = None
+    cooling: Annotated[float, estimators.FRACTION] = 0.8
+    samples_per_cluster: Annotated[int, estimators.COUNT] = 20
+    random_state: estimators.Seed = None
     _supervised = False
     _stored = _STORED
 
@@ -111,7 +91,7 @@ class BaseODATree(CellEstimator):
         "_resolutions": Optional(Each(whole("width", "[0, d)"))),
         "_widths": Optional(Each(whole("", "[1, inf)"))),
         "labels_": Optional(whole("n")),
-        "_weighed": WEIGHED,
+        "_weighed": validation.WEIGHED,
         "_low": Optional(real("d")),
         "_high": Optional(real("d")),
     }
@@ -175,7 +155,7 @@ class BaseODATree(CellEstimator):
         may be missing (NaN): cells are compared by the observed features of their level, and the
         heaviest is taken if there are none.
         """
-        return self._cells(fitted_points(self, X))
+        return self._cells(validation.fitted_points(self, X))
 
     def at_level(self, level: int | None = None, *, n_clusters: int | None = None) -> Self:
         """Return the model whose tree is cut at a depth, without refitting.
@@ -212,7 +192,7 @@ class BaseODATree(CellEstimator):
         self._tree.grow(self._samples(data.points, data.classes, data.weights))
 
     def _plant(self, n_classes: int, points: FloatArray) -> None:
-        check_columns(self, points)
+        validation.check_columns(self, points)
         plan = Plan(
             divergence=divergences.resolve(self.divergence),
             branching=int(self.branching),
@@ -325,8 +305,8 @@ def _transformed(points: FloatArray, transform: Callable[[FloatArray], Any], i: 
     return view
 
 
-@estimator
-class ODATreeClusterer(Unsupervised, ClusterMixin, BaseODATree):
+@estimators.estimator
+class ODATreeClusterer(estimators.Unsupervised, ClusterMixin, BaseODATree):
     """Cluster by a tree of annealed codebooks, coarse to fine.
 
     Parameters
@@ -386,15 +366,15 @@ class ODATreeClusterer(Unsupervised, ClusterMixin, BaseODATree):
     [0.0, 20.0]
     """
 
-    @validated
+    @estimators.validated
     def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
-        points = checked_points(self, X, reset=True)
-        weights = fit_weights(self, sample_weight, points)
+        points = validation.checked_points(self, X, reset=True)
+        weights = validation.fit_weights(self, sample_weight, points)
         self._grow(points, np.zeros(len(points), dtype=np.int64), weights, 1)
         self.labels_ = self.predict(X)
         return self
 
-    @validated
+    @estimators.validated
     def partial_fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:
         """Learn from one sample or many, each once, in their order; see :meth:`fit`.
 
@@ -403,8 +383,8 @@ class ODATreeClusterer(Unsupervised, ClusterMixin, BaseODATree):
         count over their mean so far.
         """
         first = not hasattr(self, "_tree")
-        points = checked_points(self, X, reset=first)
-        weights = stream_weights(self, sample_weight, points, first=first)
+        points = validation.checked_points(self, X, reset=first)
+        weights = validation.stream_weights(self, sample_weight, points, first=first)
         points, classes, weights = counted(points, np.zeros(len(points), dtype=np.int64), weights)
         if first:
             self._plant(1, points)
@@ -418,8 +398,8 @@ class ODATreeClusterer(Unsupervised, ClusterMixin, BaseODATree):
 
     def score(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> float:
         """Negative mean divergence, in the full space, from the codevector of the leaf."""
-        points = fitted_points(self, X)
-        weights = checked_weights(sample_weight, points)
+        points = validation.fitted_points(self, X)
+        weights = validation.checked_weights(sample_weight, points)
         divergence = self._tree.plan.divergence
         divergence.check(points)
         means = self._tree.table.means[self._nodes(points)]
@@ -427,8 +407,8 @@ class ODATreeClusterer(Unsupervised, ClusterMixin, BaseODATree):
         return -float(np.average(distances, weights=weights))
 
 
-@estimator
-class ODATreeClassifier(Supervised, ClassifierMixin, BaseODATree):
+@estimators.estimator
+class ODATreeClassifier(estimators.Supervised, ClassifierMixin, BaseODATree):
     """Classify by the leaves of a tree of annealed codebooks, coarse to fine.
 
     The codebooks do not depend on the classes, but a cell of one class is not divided further. A
@@ -478,19 +458,21 @@ class ODATreeClassifier(Supervised, ClassifierMixin, BaseODATree):
     _seen: list[Any] = field(init=False)
 
     _: KW_ONLY
-    min_samples_split: Annotated[float, NOT_NEGATIVE] = 5
+    min_samples_split: Annotated[float, estimators.NOT_NEGATIVE] = 5
 
-    @validated
+    @estimators.validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        points, labels = checked_labels(self, X, y, reset=True)
-        points, labels, weights = counted(points, labels, fit_weights(self, sample_weight, points))
+        points, labels = validation.checked_labels(self, X, y, reset=True)
+        points, labels, weights = counted(
+            points, labels, validation.fit_weights(self, sample_weight, points)
+        )
         self.classes_, classes = np.unique(labels, return_inverse=True)
         self._seen: list[Any] = self.classes_.tolist()
         self._promised: list[Any] = []
         self._grow(points, classes, weights, len(self._seen))
         return self
 
-    @validated
+    @estimators.validated
     def partial_fit(
         self,
         X: npt.ArrayLike,
@@ -504,12 +486,12 @@ class ODATreeClassifier(Supervised, ClassifierMixin, BaseODATree):
         time. The rest is as for :meth:`ODATreeClusterer.partial_fit`.
         """
         first = not hasattr(self, "_tree")
-        points, labels = checked_labels(self, X, y, reset=first)
-        weights = stream_weights(self, sample_weight, points, first=first)
+        points, labels = validation.checked_labels(self, X, y, reset=first)
+        weights = validation.stream_weights(self, sample_weight, points, first=first)
         points, labels, weights = counted(points, labels, weights)
-        promised = promised_classes(self, classes, first=first)
+        promised = validation.promised_classes(self, classes, first=first)
         seen = promised.copy() if first else self._seen.copy()
-        indices = stream_labels(seen, labels, promised)
+        indices = validation.stream_labels(seen, labels, promised)
         if first:
             self._plant(0, points)
             self._seen = []
@@ -527,7 +509,7 @@ class ODATreeClassifier(Supervised, ClassifierMixin, BaseODATree):
 
     def predict_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Probability of each class, in the order of ``classes_``, shape (n, C)."""
-        nodes = self._nodes(fitted_points(self, X))
+        nodes = self._nodes(validation.fitted_points(self, X))
         return np.asarray(self._tree.table.shares[nodes][:, self._order()])
 
     @staticmethod
@@ -539,7 +521,7 @@ class ODATreeClassifier(Supervised, ClassifierMixin, BaseODATree):
         return np.argsort(self._as_labels(self._seen, self.classes_.dtype))
 
 
-@estimator
+@estimators.estimator
 class ODATreeRegressor(LocalRegressor, BaseODATree):
     """Regress by a model in each leaf of a tree of annealed codebooks, coarse to fine.
 
@@ -586,15 +568,17 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
             n_models, n_leaves = len(self._models.values), self.n_leaves_
             require(n_models == n_leaves, f"{where} has {n_models} models for {n_leaves} leaves")
 
-    @validated
+    @estimators.validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         pairs = self._checked_pairs(X, y, reset=True)
-        pairs, _, weights = counted(pairs, pairs, fit_weights(self, sample_weight, pairs))
+        pairs, _, weights = counted(
+            pairs, pairs, validation.fit_weights(self, sample_weight, pairs)
+        )
         self._grow(self._features(pairs), np.zeros(len(pairs), dtype=np.int64), weights, 1)
         self._remember(pairs, weights)
         return self
 
-    @validated
+    @estimators.validated
     def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Learn from one sample or many, as :meth:`ODATreeClusterer.partial_fit` does.
 
@@ -602,7 +586,7 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
         """
         first = not hasattr(self, "_tree")
         pairs = self._checked_pairs(X, y, reset=first)
-        weights = stream_weights(self, sample_weight, pairs, first=first)
+        weights = validation.stream_weights(self, sample_weight, pairs, first=first)
         pairs, _, weights = counted(pairs, pairs, weights)
         if first:
             self._plant(1, self._features(pairs))

@@ -264,8 +264,7 @@ class Node:
     children: Annotated[list[int], ANYTHING] = field(default_factory=list)
     waiting: Annotated[list[FloatArray], Each(real("n, row", MISSING))] = field(
         default_factory=list
-    )
-    """The tree checks a path and children."""
+    )  # the tree checks a path and children
 
     @property
     def depth(self) -> int:
