@@ -25,6 +25,7 @@ from oda_rl.annealing.classifier import folds
 from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.exemplars.base import ExemplarMixture
 from oda_rl.exemplars.estimators import INFEX, ConvexClustering, KernelVectorQuantization
+from oda_rl.files import schema
 from oda_rl.files.estimators import (
     Filed,
     Seed,
@@ -33,16 +34,6 @@ from oda_rl.files.estimators import (
     estimator,
     validated,
     within,
-)
-from oda_rl.files.schema import (
-    ANYTHING,
-    Optional,
-    Sizes,
-    check_contents,
-    check_fitted,
-    check_labels,
-    real,
-    require,
 )
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.sgd import SGDGaussianMixture
@@ -164,7 +155,7 @@ def _check_density(density: Any, n_features: int, where: str) -> None:
     if not isinstance(density, Filed) or getattr(density, "n_features_in_", 0) != n_features:
         raise TypeError(f"{where} is no density of {n_features} features")
     density._validate_params()  # type: ignore[attr-defined]
-    check_contents(density, {"d": n_features}, where)
+    schema.check_contents(density, {"d": n_features}, where)
 
 
 def _log_densities(density: Any, points: FloatArray) -> FloatArray:
@@ -233,18 +224,18 @@ class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
 
     _stored = STORED
     _LEARNED: ClassVar[dict[str, Any]] = {
-        "classes_": Optional(ANYTHING),
-        "class_prior_": Optional(real("C", "(0, 1]")),
-        "densities_": Optional(ANYTHING),
-        "temperature_": Optional(real("", "[1, inf)")),
+        "classes_": schema.Optional(schema.ANYTHING),
+        "class_prior_": schema.Optional(schema.real("C", "(0, 1]")),
+        "densities_": schema.Optional(schema.ANYTHING),
+        "temperature_": schema.Optional(schema.real("", "[1, inf)")),
     }
 
-    def _check_contents(self, sizes: Sizes, where: str) -> None:
-        if check_fitted((name in vars(self) for name in self._LEARNED), where):
+    def _check_contents(self, sizes: schema.Sizes, where: str) -> None:
+        if schema.check_fitted((name in vars(self) for name in self._LEARNED), where):
             n = sizes["C"]
-            check_labels(self.classes_, n, f"{where}.classes_")
+            schema.check_labels(self.classes_, n, f"{where}.classes_")
             right = isinstance(self.densities_, list) and len(self.densities_) == n
-            require(right, f"{where}.densities_ must be a list of {n}")
+            schema.require(right, f"{where}.densities_ must be a list of {n}")
             for k, density in enumerate(self.densities_):
                 _check_density(density, sizes["d"], f"{where}.densities_[{k}]")
 
@@ -349,12 +340,12 @@ class DensityOutlierDetector(Unsupervised, OutlierMixin, _OfDensities):
 
     _stored = STORED
     _LEARNED: ClassVar[dict[str, Any]] = {
-        "density_": Optional(ANYTHING),
-        "offset_": Optional(real()),
+        "density_": schema.Optional(schema.ANYTHING),
+        "offset_": schema.Optional(schema.real()),
     }
 
-    def _check_contents(self, sizes: Sizes, where: str) -> None:
-        if check_fitted((name in vars(self) for name in self._LEARNED), where):
+    def _check_contents(self, sizes: schema.Sizes, where: str) -> None:
+        if schema.check_fitted((name in vars(self) for name in self._LEARNED), where):
             _check_density(self.density_, sizes["d"], f"{where}.density_")
 
     @validated

@@ -287,7 +287,11 @@ class Agent(Player):
         if self._acted_on is None:
             raise RuntimeError("update was called before act: call act(observation) first")
         check_thread(self)
-        index = self._number_of(action)
+        index, box = 0, self.interface.box  # actions of a box are remembered by their components
+        if box is None:
+            index = action_index(action, self.interface)
+        else:
+            self._engine.replace(action)
         engine, after = self._engine, self.interface.point("next_observation", next_observation)
         engine.leave_envs()
         seen, point = self._acted_on
@@ -350,13 +354,6 @@ class Agent(Player):
         if self.interface.box is not None:
             return self._engine.perform(numbers)
         return self.interface.performed(numbers)
-
-    def _number_of(self, action: Any) -> int:
-        """Return the number of an environment's action, from 0, or raise ValueError."""
-        if self.interface.box is None:
-            return action_index(action, self.interface)
-        self._engine.replace(action)
-        return 0  # it is remembered by its components
 
     @one_thread()
     def learn(

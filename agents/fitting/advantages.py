@@ -133,17 +133,14 @@ class Placed:
         points, cells, weights, near, near_weights = found
         labels = np.repeat(seen.steps[:, ACTION, None].astype(np.int16), 3, axis=1)
         coarse = Assigned(points, cells, weights, labels, seen.steps)
-        moments = self._moments or self._no_moments(seen.n_actions)
+        k, size, zeros = len(self.at.codevectors), 1 + len(self.at.origin), np.zeros
+        squares = (zeros((m, size, size)) for m in (k, len(self.fine.codevectors)))
+        moments = self._moments or Moments(zeros((k, seen.n_actions)), *squares)
         self._add(moments, coarse, near, near_weights, slice(self._n_added, settled))
         self._moments, self._n_added = moments, settled
         moments = Moments(*(own.copy() for own in moments))
         self._add(moments, coarse, near, near_weights, slice(settled, n))
         return Rows(coarse, near, near_weights, moments)
-
-    def _no_moments(self, n_actions: int) -> Moments:
-        k, f, size = len(self.at.codevectors), len(self.fine.codevectors), 1 + len(self.at.origin)
-        zeros = np.zeros
-        return Moments(zeros((k, n_actions)), zeros((k, size, size)), zeros((f, size, size)))
 
     def _add(
         self, moments: Moments, own: Assigned, near: Near, near_weights: Weights, rows: slice

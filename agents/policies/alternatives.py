@@ -151,10 +151,7 @@ def alternative_of_blend(
 def _polyhedra_bound(
     tables: CellTables, scores: FloatArray, slopes: FloatArray, action: int
 ) -> tuple[float, FloatArray | None]:
-    """Return the distance of the nearest polyhedron in which the action may change; inf if none.
-
-    With it comes the step there.
-    """
+    """Return the distance of the nearest polyhedron of other actions, or inf, and the step."""
     regions = []
     for other in range(tables.values.shape[1]):
         lead = tables.values[:, action] - tables.values[:, other]

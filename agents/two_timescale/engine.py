@@ -20,15 +20,8 @@ from oda_rl.agents.base.state import EPISODE_END, UNIFORMS, EnvState, with_env_s
 from oda_rl.agents.environments.spaces import ActionBox, Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.agents.partitions.base import Lineage, Partition
+from oda_rl.agents.policies import joint
 from oda_rl.agents.policies.contract import SLOPE_RATE
-from oda_rl.agents.policies.joint import (
-    N_CELLS,
-    SHORTLIST,
-    TEMPERATURE,
-    Codebook,
-    levels_of,
-    new_search,
-)
 from oda_rl.agents.two_timescale import cells
 from oda_rl.agents.two_timescale import qlearning as ql
 from oda_rl.agents.two_timescale.contest import (
@@ -163,9 +156,9 @@ class OnlineEngine(Engine):
             np.zeros((2, self.n_nearest + 1), dtype=np.int64), np.zeros((2, self.n_nearest)),
             np.zeros((2, self.n_nearest, d)), np.zeros(k), np.zeros((3, a)),
         )  # fmt: skip
-        self._search = new_search(d, k, levels_of(p), self.n_nearest) if p else None
+        self._search = joint.new_search(d, k, joint.levels_of(p), self.n_nearest) if p else None
         self._always = np.zeros((0, p))  # units of continuous actions that are tried always
-        if interface.box is not None and 1 + 2 * p <= min(k, SHORTLIST):
+        if interface.box is not None and 1 + 2 * p <= min(k, joint.SHORTLIST):
             self._always = _constants(interface.box)
         self.contest = Contest(a if interface.box is None else len(self._always), n)
         self._make_envs(1)
@@ -196,7 +189,7 @@ class OnlineEngine(Engine):
 
     def _open(self) -> None:
         """Let compiled code work on the present arrays, which it takes as one tuple."""
-        self.live = Codebook(*(array[ql.LIVE] for array in self._books))
+        self.live = joint.Codebook(*(array[ql.LIVE] for array in self._books))
         continuous, box = None, self.interface.box
         self._next_actions: npt.NDArray[Any] = np.zeros(0)  # shape (n_envs, p)
         self._given: FloatArray = np.zeros(self.interface.n_components)  # one done instead
@@ -338,14 +331,14 @@ class OnlineEngine(Engine):
     @property
     def n_cells(self) -> int:
         """Number of cells that learn."""
-        return int(self.live.head[N_CELLS])
+        return int(self.live.head[joint.N_CELLS])
 
     @property
     def temperature(self) -> float:
         """Temperature T_o, in units of the metric, or the partition's own; NaN if it has none."""
         if self.partition is not None:
             return float(getattr(self.partition, "temperature", np.nan))
-        return float(self.live.head[TEMPERATURE]) / cells.BLEND
+        return float(self.live.head[joint.TEMPERATURE]) / cells.BLEND
 
     @property
     def latest(self) -> FloatArray:
@@ -437,8 +430,8 @@ class OnlineEngine(Engine):
             if self.n_cells >= FULL * state.room and self._neighbours_differ():
                 state.room = min(math.ceil(ROOM_GROWTH * state.room), self.capacity)
             if self.n_cells < FULL * state.room:
-                colder = self.config.cooling * self.live.head[TEMPERATURE]
-                self.live.head[TEMPERATURE] = max(colder, COLDEST)
+                colder = self.config.cooling * self.live.head[joint.TEMPERATURE]
+                self.live.head[joint.TEMPERATURE] = max(colder, COLDEST)
             else:
                 state.next_slow = state.steps + QUIET_ROUND
             self._split()
@@ -548,7 +541,7 @@ class OnlineEngine(Engine):
 
     def in_units(self, which: int) -> FloatArray:
         """Return the codevectors of a policy in units, shape (n_cells, d)."""
-        n = int(self.heads[which, N_CELLS])
+        n = int(self.heads[which, joint.N_CELLS])
         inverse = np.linalg.pinv(self.transforms[which])
         return np.asarray((inverse @ self.places[which, :, :n]).T + self.means[which])
 
@@ -627,7 +620,7 @@ class OnlineEngine(Engine):
     def gradients(self, points: FloatArray) -> FloatArray:
         """Return ∇Q = Σ w_k (g_k - 2/T (Q_k - Q) (x - m_k)) of all actions, shape (n, A, d)."""
         placed = self.live.places[:, : self.n_cells].T
-        n, temperature = min(self.n_nearest, len(placed)), self.live.head[TEMPERATURE]
+        n, temperature = min(self.n_nearest, len(placed)), self.live.head[joint.TEMPERATURE]
         scores = (
             (placed**2).sum(axis=1) + self.live.mixture[0, : len(placed)] - 2.0 * points @ placed.T
         )
@@ -657,7 +650,7 @@ class OnlineEngine(Engine):
         if pairs:
             self._merge(*np.array(pairs).T)
         if len(pairs) < wanted:  # cells are too few for so small a temperature
-            self.live.head[TEMPERATURE] *= HEATING ** (refused - len(pairs))
+            self.live.head[joint.TEMPERATURE] *= HEATING ** (refused - len(pairs))
 
     def _cheap_pairs(self) -> IntArray:
         """Return pairs of cells to merge, shape (n, 2), the cheapest first.
@@ -726,7 +719,7 @@ class OnlineEngine(Engine):
         m = n - len(gone)
         self._copy_cells(np.setdiff1d(np.arange(m, n), gone), gone[gone < m])
         self._clear(m, n)
-        self.live.head[N_CELLS] = m
+        self.live.head[joint.N_CELLS] = m
 
     def _clear(self, start: int, stop: int) -> None:
         """Leave nothing of cells that are no more: new ones take their numbers."""
@@ -754,7 +747,7 @@ class OnlineEngine(Engine):
         over = np.flatnonzero(2.0 * variances[:, -1] > self.temperature)[: self.state.room - n]
         split, new = due[over], np.arange(n, n + len(over))
         offsets = 0.7 * np.sqrt(variances[over, -1:]) * directions[over, :, -1]
-        live.head[N_CELLS] += len(over)
+        live.head[joint.N_CELLS] += len(over)
         self.covariances[split] -= offsets[:, :, None] * offsets[:, None]
         statistics[cells.MASS, split] *= 0.5
         statistics[cells.COUNT, split], statistics[cells.BORN, split] = 0.0, self.state.steps
@@ -785,7 +778,7 @@ class OnlineEngine(Engine):
         self.traces[:, :n] = traces
         live.places[:, :n] = codevectors.T
         self._clear(n, old)
-        live.head[N_CELLS] = n
+        live.head[joint.N_CELLS] = n
         self._set_temperature(codevectors)
 
     def _set_temperature(self, codevectors: FloatArray) -> None:
@@ -808,7 +801,7 @@ class OnlineEngine(Engine):
             gaps = KDTree(codevectors).query(codevectors, k=2)[0][:, 1]
             share = DISTINCT if hard else cells.BLEND / cells.BIRTH
             temperature = max(share * float(np.median(gaps)) ** 2, float(np.finfo(float).tiny))
-        self.live.head[TEMPERATURE] = temperature
+        self.live.head[joint.TEMPERATURE] = temperature
         if (weights := getattr(self.partition, "weights", None)) is not None:
             mixture, n = self.live.mixture, len(weights)
             mixture[:] = 0.0
@@ -816,12 +809,12 @@ class OnlineEngine(Engine):
             mixture[0, :n] = -temperature * logs
             mixture[1:, :n] = 0.5 * temperature * precisions.T[: len(mixture) - 1]
             if self.curved and hard:
-                self.live.head[TEMPERATURE] *= DISTINCT
+                self.live.head[joint.TEMPERATURE] *= DISTINCT
 
     @property
     def _saved(self) -> dict[str, FloatArray]:
         """Arrays of cells, by name, as far as they are in use."""
-        k = int(self.heads[:, N_CELLS].max())
+        k = int(self.heads[:, joint.N_CELLS].max())
         return {name: getattr(self, name) for name in _WHOLE} | {
             "places": self.places[:, :, :k],
             "models": self.models[:, :k],
@@ -870,7 +863,7 @@ class OnlineEngine(Engine):
 
     def _check(self, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
         """Raise InvalidFileError unless arrays, the partition's apart, are those of an agent."""
-        counts = arrays["heads"][:, N_CELLS] if arrays["heads"].ndim == 2 else np.zeros(1)
+        counts = arrays["heads"][:, joint.N_CELLS] if arrays["heads"].ndim == 2 else np.zeros(1)
         right = (counts >= 1) & (counts <= self.capacity) & (counts == np.floor(counts))
         require(right.all(), f"heads has {counts} cells: from 1 to {self.capacity}")
         count = len(arrays["env_states"])

@@ -10,17 +10,7 @@ import numpy as np
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents import offline
 from oda_rl.agents.base.progress import report_work
-from oda_rl.agents.worlds.coordinates import (
-    HIGH,
-    LEVELS,
-    LOW,
-    SCALE,
-    Coordinates,
-    WorldArrays,
-    changes,
-    noise_among,
-    read,
-)
+from oda_rl.agents.worlds import coordinates
 from oda_rl.agents.worlds.laws import (
     FORMS,
     Form,
@@ -252,8 +242,8 @@ class Chosen(NamedTuple):
 class Learned:
     """A world, and how it was learned."""
 
-    arrays: WorldArrays
-    at: Coordinates
+    arrays: coordinates.WorldArrays
+    at: coordinates.Coordinates
     chosen: Chosen
 
 
@@ -297,8 +287,8 @@ class _Fit:
         terms: IntArray | None,
         rng: np.random.Generator,
     ) -> None:
-        at, cut = read(seen.before, seen.after)
-        self.at = at = at.ignoring(noise_among(at, *seen))
+        at, cut = coordinates.read(seen.before, seen.after)
+        self.at = at = at.ignoring(coordinates.noise_among(at, *seen))
         self.seen, self.boxed, self.worst, self.rng = seen, boxed, worst, rng
         usable = np.flatnonzero(~cut) if cut.mean() < 0.5 else np.arange(len(cut))
         self.usable: IntArray = usable  # steps after which no component was cut off
@@ -310,11 +300,11 @@ class _Fit:
         rows = np.flatnonzero(seen.ended & ~on)[-REMEMBERED:]
         self.last = np.column_stack([arrived[rows], seen.rewards[rows]])
         self.points = at.standardised(seen.before)
-        self.change = changes(at, seen.before, seen.after)
+        self.change = coordinates.changes(at, seen.before, seen.after)
 
-    def world(self, laws: list[Law], residuals: FloatArray) -> WorldArrays:
+    def world(self, laws: list[Law], residuals: FloatArray) -> coordinates.WorldArrays:
         least, most = float(self.seen.rewards.min()), float(self.seen.rewards.max())
-        return WorldArrays(
+        return coordinates.WorldArrays(
             boxed=self.boxed,
             frame=self.at.frame,
             circles=self.at.circles,
@@ -397,7 +387,7 @@ def _stacked(laws: list[Law]) -> dict[str, Any]:
 
 
 def residuals_of(
-    world: WorldArrays, at: Coordinates, seen: CodedSteps, rows: IntArray
+    world: coordinates.WorldArrays, at: coordinates.Coordinates, seen: CodedSteps, rows: IntArray
 ) -> FloatArray:
     """Return the first law's residuals, as changes, shape (n, d)."""
     expected = predict(world, seen.before[rows], seen.codes[rows])[0]
@@ -466,8 +456,8 @@ def world_from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Lear
     sizes = {"d": d, "C": n_codes, "E": N_LAWS, "forms": len(FORMS)}
     check(arrays, SCHEMA, sizes)
     frame, circles = arrays["world_frame"], arrays["world_circles"]
-    mean_to_high, scale = frame[:LEVELS], frame[SCALE]
-    ordered = (frame[LOW] <= frame[HIGH]).all() and (scale > 0.0).all()
+    mean_to_high, scale = frame[: coordinates.LEVELS], frame[coordinates.SCALE]
+    ordered = (frame[coordinates.LOW] <= frame[coordinates.HIGH]).all() and (scale > 0.0).all()
     require(ordered and np.isfinite(mean_to_high).all(), "frame has no scale, or no bounds")
     require(len(np.unique(circles)) == circles.size, "circles has a component twice")
     require(sizes["F"] in (1 + d, 1 + d + d * (d + 1) // 2), f"laws have {sizes['F']} features")
@@ -485,9 +475,11 @@ def world_from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Lear
     form, n = arrays["form"].tolist()
     require(form < len(FORMS), f"form is {form}: there are {len(FORMS)}")
     fields = within(arrays, "world_")
-    world = WorldArrays(bool(fields.pop("boxed")), **{k: np.array(a) for k, a in fields.items()})
+    world = coordinates.WorldArrays(
+        bool(fields.pop("boxed")), **{k: np.array(a) for k, a in fields.items()}
+    )
     pairs = zip(FORMS, arrays["errors"].tolist(), strict=True)
     errors = {one.name: error for one, error in pairs if not np.isnan(error)}
     least = float(arrays["min_error"][0])
     chosen = Chosen(FORMS[form], n, errors, arrays["terms"], arrays["residuals"], least)
-    return Learned(world, Coordinates.of_frame(world.frame, world.circles), chosen)
+    return Learned(world, coordinates.Coordinates.of_frame(world.frame, world.circles), chosen)

@@ -198,10 +198,7 @@ def _settle(
 def _merge_down(
     masses: FloatArray, codevectors: FloatArray, n_clusters: int, closest: float
 ) -> tuple[FloatArray, FloatArray]:
-    """Merge codevectors whose squared distance is below ``closest``.
-
-    Then merge those that raise the distortion least (Ward), down to ``n_clusters``.
-    """
+    """Merge codevectors closer than ``closest`` (squared), then by Ward down to ``n_clusters``."""
     labels, alive = np.zeros(len(masses), dtype=np.int64), np.ones(len(masses), dtype=bool)
     into = coincide(SquaredEuclidean(), codevectors.shape[1], codevectors, labels, alive, closest)
     codevectors = mixed(into, masses, codevectors)

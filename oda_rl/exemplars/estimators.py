@@ -16,23 +16,15 @@ from oda_rl.exemplars.base import ExemplarMixture, checked_exemplars, distinct, 
 from oda_rl.exemplars.column_generation import Exemplars, Problem, Search, select
 from oda_rl.exemplars.pricing import KERNELS, Kernel, squared_distances
 from oda_rl.exemplars.weights import OBJECTIVES
-from oda_rl.files.estimators import (
-    COUNT,
-    NOT_NEGATIVE,
-    POSITIVE,
-    Seed,
-    Unsupervised,
-    estimator,
-    validated,
-)
+from oda_rl.files import estimators
 from oda_rl.files.schema import Optional, Several, real, whole
 
 _TOLERANCE = 1e-8  # of the margin
 _POOL = 1000  # samples of a stream
 
 
-@estimator
-class INFEX(Unsupervised, ExemplarMixture):
+@estimators.estimator
+class INFEX(estimators.Unsupervised, ExemplarMixture):
     """Infinite-exemplar mixture: exemplars anywhere, not only at samples, with a certificate.
 
     Maximises an objective of the combined responses γ_i = Σ_j q_j k((x_i - z_j)/h) over weights q
@@ -110,12 +102,14 @@ class INFEX(Unsupervised, ExemplarMixture):
     objective: Annotated[str, StrOptions(set(OBJECTIVES))] = "log_likelihood"
     _: KW_ONLY
     kernel: Annotated[str | Kernel, StrOptions(set(KERNELS)), Kernel] = "gaussian"
-    bandwidth: Annotated[float | str, POSITIVE, StrOptions({"scott", "silverman"})] = "scott"
-    C: Annotated[float, NOT_NEGATIVE] = 1.0
-    tol: Annotated[float, POSITIVE] = 1e-6
-    max_rounds: Annotated[int, COUNT] = 300
+    bandwidth: Annotated[float | str, estimators.POSITIVE, StrOptions({"scott", "silverman"})] = (
+        "scott"
+    )
+    C: Annotated[float, estimators.NOT_NEGATIVE] = 1.0
+    tol: Annotated[float, estimators.POSITIVE] = 1e-6
+    max_rounds: Annotated[int, estimators.COUNT] = 300
     init: Annotated[npt.ArrayLike | None, "array-like", None] = None
-    random_state: Seed = None
+    random_state: estimators.Seed = None
 
     _LEARNED: ClassVar[dict[str, Any]] = {
         **ExemplarMixture._LEARNED,
@@ -128,7 +122,7 @@ class INFEX(Unsupervised, ExemplarMixture):
         "_seed": Optional(whole("", "[0, 2147483647]")),
     }
 
-    @validated
+    @estimators.validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         points = checked_points(self, X, reset=True)
         weights = given_weights(sample_weight, points)
@@ -136,7 +130,7 @@ class INFEX(Unsupervised, ExemplarMixture):
         self._solve(points, weights, checked_exemplars(self.init, points.shape[1], "init"))
         return self
 
-    @validated
+    @estimators.validated
     def partial_fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         """Learn from more samples; see :meth:`fit`.
 
@@ -195,7 +189,7 @@ class INFEX(Unsupervised, ExemplarMixture):
         self._learn(rows, float(bandwidth), find)
 
 
-class Selection(Unsupervised, ExemplarMixture):
+class Selection(estimators.Unsupervised, ExemplarMixture):
     """A mixture whose exemplars are chosen among candidates."""
 
     candidates: npt.ArrayLike | None
@@ -229,7 +223,7 @@ class Selection(Unsupervised, ExemplarMixture):
         return self
 
 
-@estimator
+@estimators.estimator
 class ConvexClustering(Selection):
     """Convex clustering: the most likely mixture whose exemplars are samples.
 
@@ -274,19 +268,21 @@ class ConvexClustering(Selection):
            [5.3]])
     """
 
-    bandwidth: Annotated[float | str, POSITIVE, StrOptions({"scott", "silverman"})] = "scott"
+    bandwidth: Annotated[float | str, estimators.POSITIVE, StrOptions({"scott", "silverman"})] = (
+        "scott"
+    )
     _: KW_ONLY
     kernel: Annotated[str, StrOptions(set(KERNELS))] = "gaussian"
     candidates: Annotated[npt.ArrayLike | None, "array-like", None] = None
-    tol: Annotated[float, POSITIVE] = 1e-8
+    tol: Annotated[float, estimators.POSITIVE] = 1e-8
 
-    @validated
+    @estimators.validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         problem = Problem(kernel=KERNELS[self.kernel])
         return self._select(X, sample_weight, self.bandwidth, problem, float(self.tol))
 
 
-@estimator
+@estimators.estimator
 class KernelVectorQuantization(Selection):
     """Kernel vector quantization: few codevectors within a given distance of every sample.
 
@@ -321,11 +317,11 @@ class KernelVectorQuantization(Selection):
            [7.]])
     """
 
-    max_distortion: Annotated[float, POSITIVE] = 1.0
+    max_distortion: Annotated[float, estimators.POSITIVE] = 1.0
     _: KW_ONLY
     candidates: Annotated[npt.ArrayLike | None, "array-like", None] = None
 
-    @validated
+    @estimators.validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
         problem, radius = Problem("margin", KERNELS["disc"]), float(self.max_distortion)
         return self._select(X, sample_weight, radius, problem, _TOLERANCE)

@@ -17,18 +17,7 @@ from sklearn.utils._param_validation import StrOptions
 
 from oda_rl import _validation as validation
 from oda_rl._types import Array, FloatArray, IntArray
-from oda_rl.files import estimators
-from oda_rl.files.schema import (
-    ANYTHING,
-    HISTORY,
-    Optional,
-    Sizes,
-    check_fitted,
-    check_labels,
-    real,
-    require,
-    whole,
-)
+from oda_rl.files import estimators, schema
 from oda_rl.quantization.kernels import compete, glvq, lvq1, measure, nearest, rslvq
 from oda_rl.samples import Weighted, counted, drawn, observed_shares, weighted
 
@@ -59,10 +48,10 @@ class VectorQuantizer(
     """Estimators with codevectors: predict, transform, score."""
 
     _LEARNED: ClassVar[dict[str, Any]] = {
-        "cluster_centers_": Optional(real("K, d")),
-        "labels_": Optional(whole("n_labels", "[0, K)")),
-        "inertia_": Optional(real("", "[0, inf]")),
-        "n_iter_": Optional(whole()),
+        "cluster_centers_": schema.Optional(schema.real("K, d")),
+        "labels_": schema.Optional(schema.whole("n_labels", "[0, K)")),
+        "inertia_": schema.Optional(schema.real("", "[0, inf]")),
+        "n_iter_": schema.Optional(schema.whole()),
     }
 
     cluster_centers_: FloatArray
@@ -70,8 +59,8 @@ class VectorQuantizer(
     inertia_: float
     n_iter_: int
 
-    def _check_contents(self, sizes: Sizes, where: str) -> None:
-        check_fitted((name in vars(self) for name in self._LEARNED), where)
+    def _check_contents(self, sizes: schema.Sizes, where: str) -> None:
+        schema.check_fitted((name in vars(self) for name in self._LEARNED), where)
 
     @property
     def codevectors_(self) -> FloatArray:
@@ -109,8 +98,8 @@ class OnlineQuantizer(VectorQuantizer):
 
     _LEARNED: ClassVar[dict[str, Any]] = {
         **VectorQuantizer._LEARNED,
-        "history_": Optional(HISTORY),
-        "_owed": Optional(real("", "[0, 1)")),
+        "history_": schema.Optional(schema.HISTORY),
+        "_owed": schema.Optional(schema.real("", "[0, 1)")),
         "_weighed": validation.WEIGHED,
     }
 
@@ -230,7 +219,7 @@ class StochasticVQ(OnlineQuantizer):
 
     _LEARNED: ClassVar[dict[str, Any]] = {
         **OnlineQuantizer._LEARNED,
-        "_counts": Optional(real("K", "[0, inf)")),
+        "_counts": schema.Optional(schema.real("K", "[0, inf)")),
     }
 
     def _start(self, data: Weighted, rng: np.random.RandomState) -> None:
@@ -294,18 +283,18 @@ class LVQ(estimators.Supervised, estimators.Filed, ClassifierMixin, BaseEstimato
     random_state: estimators.Seed = None
 
     _LEARNED: ClassVar[dict[str, Any]] = {
-        "codevectors_": Optional(real("K, d")),
-        "codevector_labels_": Optional(ANYTHING),
-        "classes_": Optional(ANYTHING),
-        "n_iter_": Optional(whole()),
+        "codevectors_": schema.Optional(schema.real("K, d")),
+        "codevector_labels_": schema.Optional(schema.ANYTHING),
+        "classes_": schema.Optional(schema.ANYTHING),
+        "n_iter_": schema.Optional(schema.whole()),
     }
 
-    def _check_contents(self, sizes: Sizes, where: str) -> None:
-        if check_fitted((name in vars(self) for name in self._LEARNED), where):
-            check_labels(self.codevector_labels_, sizes["K"], f"{where}.codevector_labels_")
-            check_labels(self.classes_, np.size(self.classes_), f"{where}.classes_")
+    def _check_contents(self, sizes: schema.Sizes, where: str) -> None:
+        if schema.check_fitted((name in vars(self) for name in self._LEARNED), where):
+            schema.check_labels(self.codevector_labels_, sizes["K"], f"{where}.codevector_labels_")
+            schema.check_labels(self.classes_, np.size(self.classes_), f"{where}.classes_")
             known = np.isin(self.codevector_labels_, self.classes_).all()
-            require(known, f"{where}.codevector_labels_ has a label that is not in classes_")
+            schema.require(known, f"{where}.codevector_labels_ has a label that is not in classes_")
 
     @estimators.validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:

@@ -25,18 +25,7 @@ from oda_rl.annealing.annealer import Distribution
 from oda_rl.annealing.base import CellEstimator
 from oda_rl.annealing.regressor import LocalRegressor
 from oda_rl.divergences import NAMED, Divergence
-from oda_rl.files import estimators
-from oda_rl.files.schema import (
-    ANYTHING,
-    Each,
-    Optional,
-    Sizes,
-    check_classes,
-    check_fitted,
-    real,
-    require,
-    whole,
-)
+from oda_rl.files import estimators, schema
 from oda_rl.samples import counted, filled
 from oda_rl.trees.tree import Cells, Node, Plan, Samples, Statistics, Tree
 
@@ -87,27 +76,27 @@ class BaseODATree(CellEstimator):
     _high: FloatArray = field(init=False)
 
     _LEARNED: ClassVar[dict[str, Any]] = {
-        "_tree": Optional(Tree),
-        "_resolutions": Optional(Each(whole("width", "[0, d)"))),
-        "_widths": Optional(Each(whole("", "[1, inf)"))),
-        "labels_": Optional(whole("n")),
+        "_tree": schema.Optional(Tree),
+        "_resolutions": schema.Optional(schema.Each(schema.whole("width", "[0, d)"))),
+        "_widths": schema.Optional(schema.Each(schema.whole("", "[1, inf)"))),
+        "labels_": schema.Optional(schema.whole("n")),
         "_weighed": validation.WEIGHED,
-        "_low": Optional(real("d")),
-        "_high": Optional(real("d")),
+        "_low": schema.Optional(schema.real("d")),
+        "_high": schema.Optional(schema.real("d")),
     }
 
-    def _check_contents(self, sizes: Sizes, where: str) -> None:
+    def _check_contents(self, sizes: schema.Sizes, where: str) -> None:
         names = "_tree", "_resolutions", "_widths"
-        if check_fitted((hasattr(self, name) for name in names), where):
+        if schema.check_fitted((hasattr(self, name) for name in names), where):
             widths = [len(one) for one in self._resolutions if isinstance(one, np.ndarray)]
-            require(min(widths, default=0) > 0, f"{where}._resolutions have no features")
+            schema.require(min(widths, default=0) > 0, f"{where}._resolutions have no features")
             right = self._widths in ([], widths)
-            require(right, f"{where}._widths is {self._widths}: not {widths}")
-            require(len(self._tree.nodes) > 0, f"{where}._tree has no root")
+            schema.require(right, f"{where}._widths is {self._widths}: not {widths}")
+            schema.require(len(self._tree.nodes) > 0, f"{where}._tree has no root")
             sizes["tree_classes"] = len(self._tree.nodes[0].statistics.class_weights)
             self._tree.check_nodes(widths, sizes, f"{where}._tree")
             same = divergences.resolve(self.divergence).kernel == self._tree.plan.divergence.kernel
-            require(same, f"{where}.divergence is not that of the tree")
+            schema.require(same, f"{where}.divergence is not that of the tree")
 
     @property
     def n_leaves_(self) -> int:
@@ -445,15 +434,15 @@ class ODATreeClassifier(estimators.Supervised, ClassifierMixin, BaseODATree):
 
     _LEARNED: ClassVar[dict[str, Any]] = {
         **BaseODATree._LEARNED,
-        "classes_": Optional(ANYTHING),
-        "_seen": Optional(ANYTHING),
-        "_promised": Optional(ANYTHING),
+        "classes_": schema.Optional(schema.ANYTHING),
+        "_seen": schema.Optional(schema.ANYTHING),
+        "_promised": schema.Optional(schema.ANYTHING),
     }
 
-    def _check_contents(self, sizes: Sizes, where: str) -> None:
+    def _check_contents(self, sizes: schema.Sizes, where: str) -> None:
         super()._check_contents(sizes, where)
         if hasattr(self, "_tree"):
-            check_classes(self._seen, self.classes_, sizes["tree_classes"])
+            schema.check_classes(self._seen, self.classes_, sizes["tree_classes"])
 
     _seen: list[Any] = field(init=False)
 
@@ -562,11 +551,15 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
     _stored = {**LocalRegressor._stored, **_STORED}  # noqa: RUF012
     _LEARNED: ClassVar[dict[str, Any]] = {**BaseODATree._LEARNED, **LocalRegressor._LOCAL}
 
-    def _check_contents(self, sizes: Sizes, where: str) -> None:
+    def _check_contents(self, sizes: schema.Sizes, where: str) -> None:
         super()._check_contents(sizes, where)
-        if check_fitted((hasattr(self, name) for name in ("_tree", "_models", "_recent")), where):
+        if schema.check_fitted(
+            (hasattr(self, name) for name in ("_tree", "_models", "_recent")), where
+        ):
             n_models, n_leaves = len(self._models.values), self.n_leaves_
-            require(n_models == n_leaves, f"{where} has {n_models} models for {n_leaves} leaves")
+            schema.require(
+                n_models == n_leaves, f"{where} has {n_models} models for {n_leaves} leaves"
+            )
 
     @estimators.validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
