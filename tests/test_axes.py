@@ -70,6 +70,13 @@ def test_units_and_further_components_change_nothing():
         assert axes.informative(np.column_stack([observations, more]), steps)
     assert not axes.informative(mixed, steps)
     assert not axes.informative(np.column_stack([mixed, constant]), steps)
+    # Of too few steps, or components that vary, nothing is decided.
+    for n in (0, 1, 20):
+        few = steps[:n].copy()
+        few[n - 1 :, 2] = CUT
+        assert axes.informative(turned(observations)[:n], few)
+    assert axes.informative(observations[:, :1], steps)
+    assert axes.informative(np.zeros_like(observations), steps)
 
 
 @pytest.mark.parametrize("continuous", [False, True])
@@ -91,16 +98,6 @@ def test_changes_are_cleared_of_the_actions(continuous):
         assert not axes.informative(observations, np.where(steps == -1.0, 0.0, steps))
         steps = np.column_stack([steps, parts])
     assert axes.informative(observations, steps)
-
-
-def test_too_few_steps_or_varying_components_are_undecided():
-    observations, steps = random_play("CartPole-v1")
-    for n in (0, 1, 20):
-        few = steps[:n].copy()
-        few[n - 1 :, 2] = CUT
-        assert axes.informative(turned(observations)[:n], few)
-    assert axes.informative(observations[:, :1], steps)
-    assert axes.informative(np.zeros_like(observations), steps)
 
 
 def mapped_cartpole(seed):

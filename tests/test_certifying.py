@@ -4,15 +4,7 @@ import gymnasium as gym
 import numpy as np
 import pytest
 
-from oda_rl.agents.certifying import (
-    Affine,
-    CartPole,
-    Reach,
-    certify,
-    frames,
-    merged,
-    sine_and_cosine,
-)
+from oda_rl.agents import certifying
 from oda_rl.agents.policies.rules import RulePolicy
 
 RULE = RulePolicy(
@@ -22,7 +14,9 @@ LIMITS = np.array([2.4, np.inf, 12 * 2 * np.pi / 360, np.inf])
 
 
 def forms(rng, n=50, m=3):
-    return Affine(rng.normal(size=n), rng.normal(size=(n, m)) * 0.15, rng.uniform(0, 0.1, n))
+    return certifying.Affine(
+        rng.normal(size=n), rng.normal(size=(n, m)) * 0.15, rng.uniform(0, 0.1, n)
+    )
 
 
 def drawn(rng, one, noise):
@@ -36,7 +30,7 @@ def drawn(rng, one, noise):
         lambda x, y: x + 2.0 * y - 1.0,
         lambda x, y: x * y,
         lambda x, y: x * x - y * x,
-        lambda x, y: sine_and_cosine(x)[0] * sine_and_cosine(y)[1],
+        lambda x, y: certifying.sine_and_cosine(x)[0] * certifying.sine_and_cosine(y)[1],
         lambda x, y: (1.0 - x) / (y * y + 4.0),
         lambda x, y: -x * 3.0,
     ],
@@ -62,7 +56,8 @@ def test_the_cart_pole_is_gymnasiums():
         env.state = state.copy()
         env.step(action)
         found = [
-            one[0] for one in CartPole().step(list(state[:, None]), np.eye(2)[action][:, None])
+            one[0]
+            for one in certifying.CartPole().step(list(state[:, None]), np.eye(2)[action][:, None])
         ]
         np.testing.assert_allclose(found, env.state, rtol=1e-12, atol=1e-14)
 
@@ -74,7 +69,7 @@ def played(rule, states, steps):
         actions = rule.act(states.astype(np.float32).astype(np.float64))
         for a in (0, 1):
             own = actions == a
-            pushed = CartPole().step(list(states[own].T), np.eye(2)[a][:, None])
+            pushed = certifying.CartPole().step(list(states[own].T), np.eye(2)[a][:, None])
             states[own] = np.column_stack(pushed)
         up &= (np.abs(states) <= LIMITS).all(axis=1)
     return up
@@ -82,7 +77,7 @@ def played(rule, states, steps):
 
 def test_from_a_certified_box_no_pole_falls():
     asked = np.array([0.5, 0.5, 0.1, 0.5])
-    found = certify(RULE, [CartPole()], -asked, asked, steps=40, sets=40)
+    found = certifying.certify(RULE, [certifying.CartPole()], -asked, asked, steps=40, sets=40)
     assert 0.1 < found.share <= 1.0
     np.testing.assert_allclose(found.high, found.share * asked)
     states = np.random.default_rng(1).uniform(found.low, found.high, size=(20_000, 4))
@@ -98,14 +93,14 @@ def test_sets_enclose_where_states_come():
         .where("x[2] > .05 and x[3] > .1", 1)
         .done()
     )
-    world, rng = CartPole(), np.random.default_rng(0)
+    world, rng = certifying.CartPole(), np.random.default_rng(0)
     pieces = [(one.rows, edited.all_outputs[one.cell]) for one in edited.pieces]
     half = np.array([0.05, 0.05, 0.02, 0.05])
-    reach = Reach(world, pieces, frames(world, pieces, np.zeros(4), half))
+    reach = certifying.Reach(world, pieces, certifying.frames(world, pieces, np.zeros(4), half))
     sets = reach.start(-half, half, 16)
     states = rng.uniform(-half, half, size=(2_000, 4))
     for _ in range(12):
-        sets, ended = reach.step(merged(sets, 40))
+        sets, ended = reach.step(certifying.merged(sets, 40))
         assert not ended
         actions = edited.act(states)
         both = [np.column_stack(world.step(list(states.T), np.eye(2)[a][:, None])) for a in (0, 1)]
@@ -119,7 +114,7 @@ def test_merged_sets_contain_all():
     rng = np.random.default_rng(0)
     low = rng.normal(size=(500, 2, 3))
     high = low + rng.uniform(0, 0.1, size=low.shape)
-    few = merged(np.stack([low, high], axis=1), 60)
+    few = certifying.merged(np.stack([low, high], axis=1), 60)
     assert len(few) <= 60
     inside = (few[:, 0] <= low[:, None]) & (few[:, 1] >= high[:, None])
     assert inside.all(axis=(2, 3)).any(axis=1).all()
@@ -128,12 +123,12 @@ def test_merged_sets_contain_all():
 def test_what_is_not_proved_is_not_certified():
     asked = np.full(4, 1.0)
     away = RulePolicy(-RULE.scores, RULE.outputs, RULE.codevectors)
-    found = certify(away, [CartPole()], -asked, asked, steps=100, sets=10)
+    found = certifying.certify(away, [certifying.CartPole()], -asked, asked, steps=100, sets=10)
     assert found.share == 0.0
     assert str(found).startswith("Not certified")
     with pytest.raises(ValueError, match="they must be 4 numbers, in order"):
-        certify(RULE, [CartPole()], [1.0] * 4, [0.0] * 4, 10)
+        certifying.certify(RULE, [certifying.CartPole()], [1.0] * 4, [0.0] * 4, 10)
     with pytest.raises(ValueError, match="they must be finite"):
-        certify(RULE, [CartPole()], [-np.inf] * 4, [0.0] * 4, 10)
+        certifying.certify(RULE, [certifying.CartPole()], [-np.inf] * 4, [0.0] * 4, 10)
     with pytest.raises(ValueError, match="steps is 0"):
-        certify(RULE, [CartPole()], [-1.0] * 4, [0.0] * 4, 0)
+        certifying.certify(RULE, [certifying.CartPole()], [-1.0] * 4, [0.0] * 4, 0)

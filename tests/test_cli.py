@@ -67,7 +67,9 @@ def short_run(tmp_path_factory):
     """The folder of a training too short for a metric."""
     folder = tmp_path_factory.mktemp("short") / "run"
     arguments = ["--total-timesteps", "100", "--n-eval-episodes", "1"]
-    return train("two-timescale", folder, *arguments)
+    run = train("two-timescale", folder, *arguments)
+    assert {path.name for path in run.iterdir()} == COMMON
+    return run
 
 
 @pytest.mark.parametrize(
@@ -117,10 +119,6 @@ def test_train_prints_tables(algo, trained):
     if algo == "model":
         assert f"the rule: {load_agent(run).rules()}" in out
         assert "the model is trusted" in out
-
-
-def test_a_training_too_short_for_a_metric(short_run):
-    assert {path.name for path in short_run.iterdir()} == COMMON
 
 
 def test_evaluate(run, capsys):

@@ -6,18 +6,9 @@ import pytest
 import stable_baselines3
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescaleAgent
-from oda_rl.agents.distilling import distil
+from oda_rl.agents.distilling import distil, imitation
 from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.distil import Distilled, Size, distill, smallest
-from oda_rl.agents.distilling.imitation import (
-    ChoiceCosts,
-    SquareCosts,
-    climb_in_world,
-    fit,
-    teacher_of,
-    with_mistakes,
-    world_of,
-)
 from oda_rl.agents.distilling.playing import BudgetedEnv, Steps, evaluated
 from oda_rl.agents.distilling.search import better_by, race
 from oda_rl.agents.policies.rules import RulePolicy
@@ -68,15 +59,15 @@ def test_two_cells_on_a_line_cost_what_the_best_threshold_costs(seed):
     lost /= lost.mean()
     sums = np.concatenate([np.zeros((1, 3)), np.cumsum(lost, axis=0)])
     least = (sums.min(axis=1) + (sums[-1] - sums).min(axis=1)).min() / 200
-    found = fit(x[:, None], ChoiceCosts(lost), 2, np.random.default_rng(seed))
+    found = imitation.fit(x[:, None], imitation.ChoiceCosts(lost), 2, np.random.default_rng(seed))
     assert least - 1e-12 <= found.cost <= 1.1 * least
 
 
 def test_an_affine_action_is_found_in_each_cell():
     x = np.linspace(-1.0, 1.0, 400)[:, None]
     targets = np.where(x > 0.1, 0.5 - 0.4 * x, -0.6 + 0.2 * x)
-    costs = SquareCosts(x, targets, np.ones(400), affine=True)
-    found = fit(x, costs, 2, np.random.default_rng(0))
+    costs = imitation.SquareCosts(x, targets, np.ones(400), affine=True)
+    found = imitation.fit(x, costs, 2, np.random.default_rng(0))
     assert found.cost < 0.003
     left, right = (found.scores @ np.array([[1.0, 1.0], [-0.9, 0.9]])).argmax(axis=0)
     np.testing.assert_allclose(found.outputs[left, 0], [-0.6, 0.2], atol=0.15)  # less: a ridge
@@ -145,23 +136,23 @@ def test_an_incumbent_has_to_be_beaten():
 
 def test_a_learned_world_is_climbed_in(learned_world):
     agent, coding = learned_world
-    world, rng = world_of(agent), np.random.default_rng(0)
+    world, rng = imitation.world_of(agent), np.random.default_rng(0)
     budgeted = BudgetedEnv("CartPole-v1", 2, 100_000)
-    (found,) = climb_in_world(world, budgeted, coding, [], rng)
+    (found,) = imitation.climb_in_world(world, budgeted, coding, [], rng)
     assert budgeted.steps == 0
     assert budgeted.play(coding.rule(found), range(20)).mean() > 450.0
-    assert climb_in_world(None, budgeted, coding, [], rng) == []
+    assert imitation.climb_in_world(None, budgeted, coding, [], rng) == []
     elsewhere = BudgetedEnv("Pendulum-v1", 2, 100).interface
     other = Coding.of(rng.normal(size=(50, 3)), elsewhere, 2)
-    assert climb_in_world(world, budgeted, other, [], rng) == []
+    assert imitation.climb_in_world(world, budgeted, other, [], rng) == []
 
 
 def test_only_trusted_worlds_are_climbed_in(learned_world):
-    assert world_of(UPRIGHT) is None
-    assert world_of(upright) is None
-    assert world_of(ModelAgent("CartPole-v1", seed=0)) is None
+    assert imitation.world_of(UPRIGHT) is None
+    assert imitation.world_of(upright) is None
+    assert imitation.world_of(ModelAgent("CartPole-v1", seed=0)) is None
     distrusting = SimpleNamespace(models_laws=True, distrust="ends", world=learned_world[0].world)
-    assert world_of(distrusting) is None
+    assert imitation.world_of(distrusting) is None
 
 
 def test_what_a_model_agent_knows_costs_no_step(learned_world):
@@ -294,10 +285,12 @@ def test_continuous_actions():
 def test_teachers_of_continuous_actions_know_what_mistakes_cost(kind):
     agent = kind("Pendulum-v1", seed=0).learn(1000)
     budgeted = BudgetedEnv("Pendulum-v1", 3, 2000)
-    master = teacher_of(agent, budgeted.interface)
+    master = imitation.teacher_of(agent, budgeted.interface)
     states = agent.visited_states(100, seed=0)
     coding = Coding.of(states, budgeted.interface, 3)
-    found = fit(coding.points(states), master.costs(states, coding), 3, np.random.default_rng(0))
+    found = imitation.fit(
+        coding.points(states), master.costs(states, coding), 3, np.random.default_rng(0)
+    )
     rule = coding.rule(coding.vector(found.scores, master.outputs(found.outputs)))
     assert rule.act(states).shape == master.act(states).shape == (100, 1)
     first = float(np.ravel(agent.predict(states[0])[0])[0])
@@ -309,7 +302,7 @@ def test_a_model_of_stable_baselines_is_a_teacher():
     found = distill(model, "CartPole-v1", 2, steps=3000, seed=0)
     assert found.steps <= 3000
     states = np.random.default_rng(0).normal(size=(20, 4)).astype(np.float32)
-    master = teacher_of(model, BudgetedEnv("CartPole-v1", 2, 100).interface)
+    master = imitation.teacher_of(model, BudgetedEnv("CartPole-v1", 2, 100).interface)
     np.testing.assert_array_equal(master.act(states), model.predict(states, deterministic=True)[0])
 
 
@@ -334,5 +327,5 @@ def test_bad_input(changes, error, message):
 
 
 def test_each_mistake_costs_a_little():
-    costs = with_mistakes(np.array([[0.0, 0.0, 3.0]]), np.array([1]))
+    costs = imitation.with_mistakes(np.array([[0.0, 0.0, 3.0]]), np.array([1]))
     np.testing.assert_allclose(costs, [[0.1, 0.0, 3.1]])

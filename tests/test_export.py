@@ -291,17 +291,13 @@ def test_continuous_actions(name, max_cells, tmp_path):
     assert len(np.unique(expected)) > (1 if max_cells is None else 20)
 
 
-def test_nonsense_gives_an_action_in_the_box(tmp_path):
+def test_continuous_actions_say_what_they_are_and_stay_in_the_box(tmp_path):
     agent = CodevectorAgent("Pendulum-v1", seed=0).learn(1_000)
     nonsense = np.array([[np.nan, 0, 0], [np.inf, 0, 0], [0, -np.inf, 0], [3e38, -3e38, np.nan]])
     for run in (components_in_c, partial(run_in_onnx, dtype=np.float32)):
         actions = run(agent, tmp_path, nonsense)
         assert (np.abs(actions) <= 2.0).all()
         assert actions[0] == 0.0
-
-
-def test_continuous_actions_say_what_they_are(tmp_path):
-    agent = CodevectorAgent("Pendulum-v1", seed=0).learn(1_000)
     text = export_policy(agent, tmp_path / "policy.h").read_text()
     assert "action[0]  from -2 to 2" in text[: text.index("*/")]
     assert "static inline void oda_policy(const float obs[ODA_FEATURES], float action[" in text

@@ -9,17 +9,7 @@ from sklearn.exceptions import NotFittedError
 from test_export import FLAGS
 from test_onnx import CASES, HOLED, IRIS, MOONS, NAMES, NUMBERS, SIDES, around
 
-from oda_rl import (
-    INFEX,
-    LVQ,
-    SOM,
-    ODAClassifier,
-    ODAClusterer,
-    ODARegressor,
-    ODATreeClassifier,
-    SGDGaussianMixture,
-    StochasticVQ,
-)
+import oda_rl
 from oda_rl.exporting import export_c
 
 PROGRAM = """
@@ -75,38 +65,41 @@ def test_predictions_are_those_of_python(name, tmp_path):
 @pytest.mark.parametrize(
     ("model", "size", "offset"),
     [
-        (ODAClusterer(6, random_state=0), 1e-15, 0.0),
-        (ODAClassifier(12, random_state=0), 1.0, 1e4),
-        (ODAClassifier(12, fine_tuning="mrslvq", random_state=0), 1e14, 0.0),
-        (SGDGaussianMixture(4, tol=1e-2, random_state=0), 1e-3, 30.0),
+        (oda_rl.ODAClusterer(6, random_state=0), 1e-15, 0.0),
+        (oda_rl.ODAClassifier(12, random_state=0), 1.0, 1e4),
+        (oda_rl.ODAClassifier(12, fine_tuning="mrslvq", random_state=0), 1e14, 0.0),
+        (oda_rl.SGDGaussianMixture(4, tol=1e-2, random_state=0), 1e-3, 30.0),
     ],
 )
 def test_scale_and_offset_do_not_matter(model, size, offset, tmp_path):
     X = (MOONS * size + offset).astype(np.float32)
     predicted, header = run(model.fit(X, SIDES), tmp_path, X)
     assert (predicted == model.predict(X)).mean() > 0.99
-    assert ("oda_origin" in header) == (offset > 0.0 or isinstance(model, SGDGaussianMixture))
+    assert ("oda_origin" in header) == (
+        offset > 0.0 or isinstance(model, oda_rl.SGDGaussianMixture)
+    )
 
 
 @pytest.mark.parametrize("offset", [0.0, 30.0])  # without an origin, and with one
 def test_missing_values_count_as_in_python(offset, tmp_path):
     points = HOLED + offset
     for model in (
-        SOM((2, 3)), ODAClusterer(5), ODAClassifier(6), ODAClassifier(6, prediction="nearest"),
-        ODAClassifier(), SGDGaussianMixture(3),
-        SGDGaussianMixture(3, covariance_type="tied_spherical"),
+        oda_rl.SOM((2, 3)), oda_rl.ODAClusterer(5), oda_rl.ODAClassifier(6),
+        oda_rl.ODAClassifier(6, prediction="nearest"), oda_rl.ODAClassifier(),
+        oda_rl.SGDGaussianMixture(3),
+        oda_rl.SGDGaussianMixture(3, covariance_type="tied_spherical"),
     ):  # fmt: skip
         model.set_params(random_state=0).fit(points, NUMBERS)
         assert "NaN is a missing value." in compare(model, tmp_path, points)
-    predicted, _ = run(ODARegressor(5, random_state=0).fit(IRIS, NUMBERS), tmp_path, points)
+    predicted, _ = run(oda_rl.ODARegressor(5, random_state=0).fit(IRIS, NUMBERS), tmp_path, points)
     np.testing.assert_array_equal(np.isnan(predicted), np.isnan(HOLED).any(axis=1))
 
 
 def test_header_explains_labels(tmp_path):
     words = np.array(["a", "b */ c", "d"])[NUMBERS // 5 + 1]
-    header = compare(LVQ(2, random_state=0).fit(IRIS, words), tmp_path, IRIS)
+    header = compare(oda_rl.LVQ(2, random_state=0).fit(IRIS, words), tmp_path, IRIS)
     assert "number of a label:\n *     0  a\n *     1  b _/ c\n" in header
-    header = compare(LVQ(2, random_state=0).fit(IRIS, 10_000 * NUMBERS), tmp_path, IRIS)
+    header = compare(oda_rl.LVQ(2, random_state=0).fit(IRIS, 10_000 * NUMBERS), tmp_path, IRIS)
     assert "static const int32_t oda_labels[" in header
     assert "Tables: 160 bytes" in header  # 6 rows of 5 numbers, 6 labels, and an origin
     assert "math.h" not in header
@@ -118,16 +111,17 @@ def test_errors_of_unsupported_models(tmp_path):
             export_c(model, tmp_path / out)
         assert list(tmp_path.iterdir()) == []
 
-    tree = ODATreeClassifier(random_state=0).fit(IRIS, NAMES)
+    tree = oda_rl.ODATreeClassifier(random_state=0).fit(IRIS, NAMES)
     refused(tree, "estimator is of ODATreeClassifier: it must be an ODAClusterer, ODAClassifier")
     refused(KMeans(2), "estimator is of KMeans")
-    full = SGDGaussianMixture(2, covariance_type="full", tol=1e-2, random_state=0).fit(MOONS)
+    full = oda_rl.SGDGaussianMixture(2, covariance_type="full", tol=1e-2, random_state=0).fit(MOONS)
     refused(full, "covariance_type is 'full': to be exported to C it must be 'diag'")
-    finite = INFEX(kernel="epanechnikov", bandwidth=0.5).fit(MOONS)
+    finite = oda_rl.INFEX(kernel="epanechnikov", bandwidth=0.5).fit(MOONS)
     refused(finite, "kernel is 'epanechnikov': it must be 'gaussian'")
     refused(
-        StochasticVQ(2, random_state=0).fit(1e60 * MOONS), "beyond the range of single precision"
+        oda_rl.StochasticVQ(2, random_state=0).fit(1e60 * MOONS),
+        "beyond the range of single precision",
     )
-    refused(LVQ(random_state=0).fit(MOONS, 2**40 * SIDES), "they must fit 32 bits")
+    refused(oda_rl.LVQ(random_state=0).fit(MOONS, 2**40 * SIDES), "they must fit 32 bits")
     with pytest.raises(NotFittedError):
-        export_c(LVQ(), tmp_path / "predict.h")
+        export_c(oda_rl.LVQ(), tmp_path / "predict.h")

@@ -13,19 +13,13 @@ from gymnasium.wrappers import TransformObservation
 from oracles import decide
 from test_export import DECISIONS, decisions, document_of, linked, predictions, run_in_c
 
-from oda_rl.agents import (
-    CodevectorAgent,
-    FittedQAgent,
-    ModelAgent,
-    TwoTimescaleAgent,
-    export_policy,
-)
+from oda_rl import agents
 from oda_rl.command.cli import main
 
 TAXI = "Taxi-v4" if "Taxi-v4" in gym.registry else "Taxi-v3"
 STATES = np.arange(500, dtype=np.float32)[:, None]
-SINGLE = partial(FittedQAgent, n_fits=1)  # values of means that are equal differ by 1e-30
-KINDS = {ModelAgent: 2_000, FittedQAgent: 3_000, TwoTimescaleAgent: 3_000}
+SINGLE = partial(agents.FittedQAgent, n_fits=1)  # values of means that are equal differ by 1e-30
+KINDS = {agents.ModelAgent: 2_000, agents.FittedQAgent: 3_000, agents.TwoTimescaleAgent: 3_000}
 
 
 class Spelled(gym.ObservationWrapper):
@@ -69,13 +63,14 @@ def test_numbered_states_are_a_table_everywhere(kind, tmp_path):
     assert document.pop("table") == {"first": 0, "actions": expected.tolist()}
     known = np.ravel(document["codevectors"]).astype(int)  # others may be as near to two cells
     assert [decide(document, state) for state in STATES[known]] == expected[known].tolist()
-    text = export_policy(agent, tmp_path / "policy.h").read_text()
+    text = agents.export_policy(agent, tmp_path / "policy.h").read_text()
     assert "Policy: a table of 500 states\n * Tables: 500 bytes" in text
-    assert text == export_policy(agent, tmp_path / "policy.h", fixed_point=True).read_text()
+    assert text == agents.export_policy(agent, tmp_path / "policy.h", fixed_point=True).read_text()
 
 
 @pytest.mark.parametrize(
-    ("kind", "name"), [(ModelAgent, "one-hot"), (SINGLE, "numbers"), (TwoTimescaleAgent, "numbers")]
+    ("kind", "name"),
+    [(agents.ModelAgent, "one-hot"), (SINGLE, "numbers"), (agents.TwoTimescaleAgent, "numbers")],
 )
 def test_whole_numbers_that_are_equally_near(kind, name, tmp_path):
     space = SPELLED[name]
@@ -111,7 +106,7 @@ class Corridor(gym.Env):
         return self.at, float(self.at), self.t == 20, False, {}
 
 
-@pytest.mark.parametrize("kind", [TwoTimescaleAgent, FittedQAgent, quick_rule])
+@pytest.mark.parametrize("kind", [agents.TwoTimescaleAgent, agents.FittedQAgent, quick_rule])
 def test_numbers_that_do_not_begin_at_0(kind, tmp_path):
     agent = kind(Corridor(spaces.Discrete(2, start=0)), seed=0).learn(2_000)
     states = np.arange(3, 10)
@@ -125,7 +120,7 @@ def test_numbers_that_do_not_begin_at_0(kind, tmp_path):
 
 def test_continuous_actions_of_numbered_states(tmp_path):
     box = spaces.Box(np.float32([-1.0, 0.0]), np.float32([1.0, 5.0]))
-    agent = CodevectorAgent(Corridor(box), seed=0).learn(1_000)
+    agent = agents.CodevectorAgent(Corridor(box), seed=0).learn(1_000)
     states = np.arange(3, 10)
     expected, column = predictions(agent, states), states[:, None].astype(np.float32)
     document = document_of(agent, tmp_path)
@@ -136,7 +131,7 @@ def test_continuous_actions_of_numbered_states(tmp_path):
     np.testing.assert_allclose(onnx, expected, rtol=1e-6)
     np.testing.assert_allclose([decide(document, one) for one in column], expected, rtol=1e-6)
     with pytest.raises(ValueError, match="fixed_point is True: it must be False for continuous"):
-        export_policy(agent, tmp_path / "policy.h", fixed_point=True)
+        agents.export_policy(agent, tmp_path / "policy.h", fixed_point=True)
 
 
 def test_numbers_that_single_precision_does_not_tell_apart(tmp_path):
@@ -152,9 +147,9 @@ def test_numbers_that_single_precision_does_not_tell_apart(tmp_path):
         def step(self, action):
             return self._far(super().step(action))
 
-    agent = FittedQAgent(Far(spaces.Discrete(2)), seed=0).learn(1_000)
+    agent = agents.FittedQAgent(Far(spaces.Discrete(2)), seed=0).learn(1_000)
     with pytest.raises(ValueError, match=r"start=16777216\): .*which is exact up to 16,777"):
-        export_policy(agent, tmp_path / "policy.h")
+        agents.export_policy(agent, tmp_path / "policy.h")
 
 
 @pytest.fixture(scope="module")
@@ -162,16 +157,16 @@ def coarse():
     """An agent with 400 cells on a line, for which 16 bits are too few."""
     line = spaces.Box(0.0, 499.0, (1,), np.float32)  # whole numbers, not known to number states
     env = TransformObservation(gym.make(TAXI), lambda state: np.array([state], np.float32), line)
-    return ModelAgent(env, seed=0).learn(8_000)
+    return agents.ModelAgent(env, seed=0).learn(8_000)
 
 
 def test_fixed_point_that_decides_otherwise_is_refused(coarse, tmp_path):
     path = tmp_path / "policy.h"
     with pytest.raises(ValueError, match="fixed_point is True: ") as refused:
-        export_policy(coarse, path, fixed_point=True)
+        agents.export_policy(coarse, path, fixed_point=True)
     assert not path.exists()
     assert "and at least 99.9 % must be; export in single precision" in str(refused.value)
-    export_policy(coarse, path, fixed_point=True, allow_disagreement=True)
+    agents.export_policy(coarse, path, fixed_point=True, allow_disagreement=True)
     text = path.read_text()
     told = re.search(r"\* ([\d.]+) % of decisions in 8,000 states of its training", text)
     assert f"fixed_point is True: {told[1]} % of decisions in 8,000 states" in str(refused.value)
@@ -184,8 +179,8 @@ def test_fixed_point_that_decides_otherwise_is_refused(coarse, tmp_path):
 
 
 def test_the_header_says_how_often_fixed_point_agrees(tmp_path):
-    agent = FittedQAgent("MountainCar-v0", seed=0).learn(3_000)
-    path = export_policy(agent, tmp_path / "policy.h", fixed_point=True)
+    agent = agents.FittedQAgent("MountainCar-v0", seed=0).learn(3_000)
+    path = agents.export_policy(agent, tmp_path / "policy.h", fixed_point=True)
     told = re.search(r"\* ([\d.]+) % of decisions in ([\d,]+) states", path.read_text())
     states = agent.recent
     assert int(told[2].replace(",", "")) == len(states) >= 600

@@ -45,11 +45,6 @@ def test_steps_from_before_a_change_are_told_and_others_are_not(noise):
     assert steps_that_agree(pushed(2000, 2000, noise), 300) == 0
 
 
-def test_of_continuous_actions_too():
-    assert steps_that_agree(pushed(4000, 3600, continuous=True), 400) == 400
-    assert steps_that_agree(pushed(4000, 4000, continuous=True), 400) == 0
-
-
 @pytest.mark.parametrize(("scale", "shift"), [(2.0**60, 0.0), (2.0**-60, 0.0), (1.0, 1e3)])
 def test_units_of_observations_and_rewards_do_not_matter(scale, shift):
     for swapped_from in (1700, 2000):
@@ -60,30 +55,23 @@ def test_units_of_observations_and_rewards_do_not_matter(scale, shift):
         assert steps_that_agree(other, 300) == steps_that_agree(seen, 300)
 
 
-def test_what_pays_otherwise_contradicts_too():
+def test_continuous_actions_and_what_pays_otherwise_contradict_too():
+    assert steps_that_agree(pushed(4000, 3600, continuous=True), 400) == 400
+    assert steps_that_agree(pushed(4000, 4000, continuous=True), 400) == 0
     seen = pushed(2000, 2000)
     late = np.arange(len(seen.steps)) > 0.85 * len(seen.steps)
     seen.steps[:, 1] = np.where(late, -1.0, 1.0) * seen.observations[:, 0]
     assert steps_that_agree(seen, 250) == 250
 
 
-def test_what_is_hidden_contradicts_nothing():
+def test_what_is_hidden_or_too_little_contradicts_nothing():
+    assert [steps_that_agree(pushed(n, n // 2), 1) for n in (1, 5, 150)] == [0] * 3
+    hidden, still = pushed(2000, 0), pushed(2000, 1000)
     # A coin that is not seen decides where each step goes, before as after.
-    seen = pushed(2000, 0)
-    coins = np.random.default_rng(0).integers(2, size=len(seen.steps))
-    seen.observations[:, 1] += 0.5 * coins
-    assert steps_that_agree(seen, 300) == 0
-
-
-@pytest.mark.parametrize("n", [1, 5, 150])
-def test_too_few_steps_contradict_nothing(n):
-    assert steps_that_agree(pushed(n, n // 2), 1) == 0
-
-
-def test_a_world_in_which_nothing_happens_contradicts_nothing():
-    seen = pushed(2000, 1000)
-    seen.observations[:] = 7.0
-    assert steps_that_agree(seen, 300) == 0
+    coins = np.random.default_rng(0).integers(2, size=len(hidden.steps))
+    hidden.observations[:, 1] += 0.5 * coins
+    still.observations[:] = 7.0  # nothing happens
+    assert [steps_that_agree(seen, 300) for seen in (hidden, still)] == [0, 0]
 
 
 def swapped(env):

@@ -56,11 +56,8 @@ class Plane(Toy):
         return self.at, info
 
 
-def test_ways_in_the_plane_are_no_degrees():
+def test_of_ways_in_the_plane_two_actions_or_the_same_twice_there_are_none():
     assert degrees(Plane(n_actions=3), 600, 3) is None
-
-
-def test_of_two_actions_or_the_same_twice_there_are_none():
     assert degrees(gym.make("CartPole-v1"), 300, 2) is None
     twice = ActionChoices(gym.make("Pendulum-v1"), np.float32([[-2.0], [-2.0], [2.0]]))
     assert degrees(twice, 600, 3) is None

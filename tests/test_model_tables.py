@@ -129,9 +129,7 @@ def test_what_is_delivered_does_only_what_was_tried() -> None:
     planner = tables.TablePlanner(memory, 2, Outcomes(10), ModelConfig())
     planner.plan([])
     np.testing.assert_array_equal(planner.policy(None).act(np.array([[0.0], [1.0]])), [0, 1])
-
-
-def test_unseen_states_fall_to_the_nearest() -> None:
+    # Unseen states fall to the nearest.
     policy = tables.greedy(np.array([[0.0, 0.0], [3.0, 4.0]]), np.array([[1.0, 0.0], [0.0, 1.0]]))
     np.testing.assert_array_equal(policy.act(np.array([[1.0, 1.0], [2.0, 4.0]])), [0, 1])
 

@@ -291,7 +291,7 @@ def hidden_moons(n, seed):
 LEARNING = ODAClassifier(24, fine_tuning="mrslvq", random_state=0)
 
 
-def test_a_metric_is_learned_that_leaves_out_what_tells_no_classes_apart():
+def test_a_metric_is_learned_that_leaves_out_what_tells_no_classes_apart(tmp_path):
     shown, hidden = hidden_moons(600, 1), hidden_moons(2000, 2)
     model = clone(LEARNING).fit(*shown)
     fixed = clone(LEARNING).set_params(fine_tuning="rslvq").fit(*shown)
@@ -307,19 +307,6 @@ def test_a_metric_is_learned_that_leaves_out_what_tells_no_classes_apart():
         chosen.predict(holed)
     assert chosen.fit(holed, shown[1]).best_params_["fine_tuning"] == "rslvq"
     chosen.predict(holed)
-
-
-def test_units_do_not_matter_where_a_value_is_missing(tmp_path):
-    points, labels = datasets.load_wine(return_X_y=True)  # proline is in hundreds
-    points[0, 0] = np.nan
-    model = ODAClassifier(random_state=0).fit(points[::2], labels[::2])
-    assert model.score(points[1::2], labels[1::2]) > 0.93
-    model.save(tmp_path / "model")
-
-
-def test_a_model_with_a_learned_metric_does_what_others_do(tmp_path):
-    points, labels = hidden_moons(600, 1)
-    model = clone(LEARNING).fit(points, labels)
     model.save(tmp_path / "model.zip")
     loaded = ODAClassifier.load(tmp_path / "model.zip")
     fresh, names = hidden_moons(1000, 3)
@@ -330,10 +317,18 @@ def test_a_model_with_a_learned_metric_does_what_others_do(tmp_path):
     model.partial_fit(fresh, names)
     np.testing.assert_array_equal(loaded.codevectors_, model.codevectors_)
     # Earlier levels are from before there was one.
-    plain = clone(LEARNING).set_params(fine_tuning=None).fit(points, labels)
+    plain = clone(LEARNING).set_params(fine_tuning=None).fit(*shown)
     then, before = model.at_level(3), plain.at_level(3)
     np.testing.assert_allclose(then.transform(fresh), before.transform(fresh))
     np.testing.assert_allclose(then.codevectors_, before.codevectors_)
+
+
+def test_units_do_not_matter_where_a_value_is_missing(tmp_path):
+    points, labels = datasets.load_wine(return_X_y=True)  # proline is in hundreds
+    points[0, 0] = np.nan
+    model = ODAClassifier(random_state=0).fit(points[::2], labels[::2])
+    assert model.score(points[1::2], labels[1::2]) > 0.93
+    model.save(tmp_path / "model")
 
 
 def test_a_learned_metric_is_the_same_for_equal_data():
@@ -591,7 +586,10 @@ def test_a_class_that_appears_when_annealing_has_ended_is_annealed():
     assert model.score(ring, ["ring"] * 2000) > 0.95
 
 
-def test_a_single_sample_is_enough_to_begin():
+def test_one_sample_is_enough_to_begin_and_clusters_are_no_more_than_samples():
+    with pytest.raises(ValueError, match="n_samples=5 should be >= n_clusters=6"):
+        ODAClusterer(6).fit(BLOBS[:5])
+    assert len(ODAClassifier(50, random_state=0).fit(BLOBS[:9], BLOB_LABELS[:9]).codevectors_) <= 9
     model = ODAClusterer(3).partial_fit([[1.0, 2.0]])
     assert model.predict([[5.0, 5.0]]).tolist() == [0]
     classifier = ODAClassifier().partial_fit([[1.0, 2.0]], ["only"])
@@ -683,12 +681,6 @@ def test_bad_input_is_refused_in_scikit_learns_words(kind):
 def test_parameters_that_make_no_sense(kind, name, value):
     with pytest.raises(ValueError, match=f"The '{name}' parameter of {kind.__name__} must be"):
         kind(**{name: value}).fit(MOONS, target(kind))
-
-
-def test_more_clusters_than_samples():
-    with pytest.raises(ValueError, match="n_samples=5 should be >= n_clusters=6"):
-        ODAClusterer(6).fit(BLOBS[:5])
-    assert len(ODAClassifier(50, random_state=0).fit(BLOBS[:9], BLOB_LABELS[:9]).codevectors_) <= 9
 
 
 def test_fine_tuning_needs_a_quadratic_divergence():

@@ -8,14 +8,7 @@ from environments import BARTO, Plain, all_but_one, live, same
 from scipy.special import softmax
 from scipy.stats import multivariate_normal
 
-from oda_rl.agents import (
-    GMMPartition,
-    GridPartition,
-    InfexPartition,
-    SOMPartition,
-    TwoTimescaleAgent,
-    load_agent,
-)
+from oda_rl import agents
 from oda_rl.agents.partitions.infex import match
 
 ORIGIN, DEVIATIONS = np.array([1.0, -2.0, 0.0]), np.array([2.0, 0.5, 1.0])
@@ -42,7 +35,7 @@ def cells_of(partition, points):
 
 def test_a_grid_has_the_centres_of_its_boxes():
     ranges = ((-1.0, 5.0), (-4.0, 0.0), (10.0, 11.0))
-    grid = made(GridPartition, bins=(3, 4, 2), ranges=ranges)
+    grid = made(agents.GridPartition, bins=(3, 4, 2), ranges=ranges)
     assert grid.n_cells == grid.capacity == 24
     rng = np.random.default_rng(1)
     observations = rng.uniform((-3, -6, 9.5), (7, 2, 11.5), size=(5000, 3))
@@ -55,20 +48,20 @@ def test_a_grid_has_the_centres_of_its_boxes():
 
 
 def test_without_ranges_a_grid_spans_the_random_play():
-    grid = made(GridPartition, bins=2, spread=3.0)
+    grid = made(agents.GridPartition, bins=2, spread=3.0)
     np.testing.assert_allclose(grid.codevectors.max(axis=0), ORIGIN + 1.5 * DEVIATIONS)
     np.testing.assert_allclose(grid.codevectors.min(axis=0), ORIGIN - 1.5 * DEVIATIONS)
 
 
 def test_a_component_that_never_varied_has_the_unit_1():
-    grid = GridPartition(bins=2).prepare(2, np.random.default_rng(0))
+    grid = agents.GridPartition(bins=2).prepare(2, np.random.default_rng(0))
     grid.start(np.array([[-1.0, 5.0], [1.0, 5.0]]))
     expected = [[-1.0, 4.0], [-1.0, 6.0], [1.0, 4.0], [1.0, 6.0]]
     np.testing.assert_allclose(grid.codevectors, expected)
 
 
 def test_a_map_learns_from_its_schedule():
-    partition = made(SOMPartition, **SMALL_MAP)
+    partition = made(agents.SOMPartition, **SMALL_MAP)
     metric = np.diag(DEVIATIONS**-2.0)
     codevectors = partition.codevectors
     n = 20 * 12
@@ -98,12 +91,14 @@ def test_a_map_learns_from_its_schedule():
     ],
 )
 def test_both_loops_and_files_give_the_same_bits(partition, config, tmp_path):
-    fused = TwoTimescaleAgent(BARTO, partition=partition, seed=3, **config).learn(1500)
+    fused = agents.TwoTimescaleAgent(BARTO, partition=partition, seed=3, **config).learn(1500)
     assert partition != "grid" or len(fused.history) == 1  # whose cells stay as they are
-    stepwise = TwoTimescaleAgent(Plain(gym.make(BARTO)), partition=partition, seed=3, **config)
+    stepwise = agents.TwoTimescaleAgent(
+        Plain(gym.make(BARTO)), partition=partition, seed=3, **config
+    )
     same(fused, stepwise.learn(1500))
     fused.save(tmp_path / "a.zip")
-    loaded = load_agent(tmp_path / "a.zip")
+    loaded = agents.load_agent(tmp_path / "a.zip")
     same(fused, loaded)
     for agent in (fused, loaded):
         live(agent, gym.make(BARTO), 400)
@@ -112,7 +107,7 @@ def test_both_loops_and_files_give_the_same_bits(partition, config, tmp_path):
 
 @pytest.mark.parametrize("partition", ["gmm", "grid", "infex", "som"])
 def test_cells_are_where_components_at_the_codevectors_have_the_greatest_responsibility(partition):
-    agent = TwoTimescaleAgent(BARTO, partition=partition, seed=0).learn(6000)
+    agent = agents.TwoTimescaleAgent(BARTO, partition=partition, seed=0).learn(6000)
     policy, rng = agent.learning_policy, np.random.default_rng(0)
     np.testing.assert_allclose(policy.codevectors, agent.partition.codevectors, atol=1e-9)
     if partition == "gmm":
@@ -143,7 +138,7 @@ def test_cells_are_where_components_at_the_codevectors_have_the_greatest_respons
 
 
 def test_components_of_a_mixture_keep_their_numbers_but_for_the_one_that_moves():
-    partition = made(GMMPartition, mixture_components=12, mixture_samples_per_cell=700)
+    partition = made(agents.GMMPartition, mixture_components=12, mixture_samples_per_cell=700)
     rng = np.random.default_rng(0)
     n_moved = 0
     for t in range(8000):
@@ -174,14 +169,14 @@ def test_components_of_a_mixture_keep_their_numbers_but_for_the_one_that_moves()
 )
 def test_it_learns_to_balance(partition, config):
     def balances(seed):
-        agent = TwoTimescaleAgent("CartPole-v1", partition=partition, seed=seed, **config)
+        agent = agents.TwoTimescaleAgent("CartPole-v1", partition=partition, seed=seed, **config)
         return agent.learn(30_000).evaluate(20, seed=seed).mean() > 100.0  # random play: 20 to 25
 
     assert all_but_one(balances, range(3))
 
 
 def test_exemplars_are_refitted_eight_times():
-    cells = made(InfexPartition, infex_bandwidth=0.4)
+    cells = made(agents.InfexPartition, infex_bandwidth=0.4)
     assert cells.n_cells == 1
     rng = np.random.default_rng(1)
     centres = ORIGIN + DEVIATIONS * ((-2.0, 0.0, 0.0), (2.0, 0.0, 0.0), (2.0, 2.0, 0.0))
@@ -249,12 +244,12 @@ class Halves:
 
 
 def test_an_agent_with_a_partition_of_ones_own_is_saved_and_loaded(tmp_path):
-    agent = TwoTimescaleAgent("CartPole-v1", partition=Halves(4), seed=0).learn(3050)
+    agent = agents.TwoTimescaleAgent("CartPole-v1", partition=Halves(4), seed=0).learn(3050)
     assert agent.partition.seen == 2500  # all but 500 random steps, by the hundred
     agent.save(tmp_path / "run")
     with pytest.raises(ValueError, match="'Halves'.*load.*partition=|partition.*Halves"):
-        TwoTimescaleAgent.load(tmp_path / "run")
-    loaded = TwoTimescaleAgent.load(tmp_path / "run", partition=Halves(4))
+        agents.TwoTimescaleAgent.load(tmp_path / "run")
+    loaded = agents.TwoTimescaleAgent.load(tmp_path / "run", partition=Halves(4))
     same(agent, loaded)
     assert loaded.partition.seen == agent.partition.seen
     for one in (agent, loaded):
@@ -277,7 +272,7 @@ def test_an_agent_with_a_partition_of_ones_own_is_saved_and_loaded(tmp_path):
         ("oda", {"max_cells": 1e308}, "is 1e+308: it must be an integer below 1e+15, at least 1"),
         (3, {}, "partition is 3: it must be one of ['gmm', 'grid', 'infex', 'oda', 'som'], or an"),
         (
-            SOMPartition,
+            agents.SOMPartition,
             {},
             "it must be one of ['gmm', 'grid', 'infex', 'oda', 'som'], or an object",
         ),
@@ -285,5 +280,5 @@ def test_an_agent_with_a_partition_of_ones_own_is_saved_and_loaded(tmp_path):
 )
 def test_bad_settings(partition, config, message):
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is looked at below
-        TwoTimescaleAgent(BARTO, partition=partition, **config)
+        agents.TwoTimescaleAgent(BARTO, partition=partition, **config)
     assert message in str(caught.value)

@@ -81,7 +81,7 @@ def test_regions_are_where_cells_decide(policy):
     )
 
 
-def test_where_two_scores_are_equal_the_first_decides():
+def test_where_two_scores_are_equal_the_first_decides_and_a_proof_reads_well():
     rule = RulePolicy(np.array([[0.0, 0.0], [0.0, 1.0]]), np.eye(2)[:, :, None], np.zeros((2, 1)))
     assert rule.prove({0: (0.0, 0.0)}).occurs == (0,)
     assert rule.prove({0: (0.0, 1e-3)}).occurs == (0, 1)
@@ -89,10 +89,6 @@ def test_where_two_scores_are_equal_the_first_decides():
     assert rule.prove({}).occurs == (0, 1)
     same = RulePolicy(np.zeros((2, 2)), np.eye(2)[:, :, None], np.zeros((2, 1)))
     assert same.prove({}).never == (1,)
-
-
-def test_a_proof_reads_well():
-    rule = RulePolicy(np.array([[0.0, 0.0], [0.0, 1.0]]), np.eye(2)[:, :, None], np.zeros((2, 1)))
     found = rule.named(["angle (rad)"], ["left", "right"]).prove({"angle": (0.5, 1.0)})
     assert str(found).splitlines()[0] == "where angle (rad) from 0.5 to 1:"
     assert "from 293.15 to 293.25:" in str(rule.prove({0: (293.15, 293.25)}))

@@ -12,15 +12,7 @@ from gymnasium import spaces
 from gymnasium.vector import AutoresetMode, SyncVectorEnv
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from oda_rl.agents import (
-    Actors,
-    CodevectorAgent,
-    FittedQAgent,
-    ModelAgent,
-    ModelConfig,
-    TwoTimescaleAgent,
-    distill,
-)
+from oda_rl import agents
 from oda_rl.agents.base.memory import ACTION, COMPONENTS, REWARD
 from oda_rl.agents.sb3.algorithms import FittedQ, Model, TwoTimescale
 from oda_rl.command import training
@@ -34,10 +26,10 @@ SPACES = {
     "box of integers": spaces.Box(2, 6, (1,), np.int64),
 }
 KINDS = {
-    TwoTimescaleAgent: TwoTimescaleAgent,
-    FittedQAgent: FittedQAgent,
-    CodevectorAgent: CodevectorAgent,
-    ModelAgent: quick_rule,
+    agents.TwoTimescaleAgent: agents.TwoTimescaleAgent,
+    agents.FittedQAgent: agents.FittedQAgent,
+    agents.CodevectorAgent: agents.CodevectorAgent,
+    agents.ModelAgent: quick_rule,
 }
 NOTES = []  # of all spies
 
@@ -75,7 +67,9 @@ def made(make, kind, space, n_envs=1):
     continuous = isinstance(space, spaces.Box)
     whole = continuous and space.dtype == np.int64
     why = None
-    if kind in (CodevectorAgent, ModelAgent) and (continuous or kind is CodevectorAgent):
+    if kind in (agents.CodevectorAgent, agents.ModelAgent) and (
+        continuous or kind is agents.CodevectorAgent
+    ):
         whys = []
         if n_envs > 1:
             whys.append(rf"env has {n_envs} environments: .*(be one environment|needs one); ")
@@ -101,7 +95,7 @@ def check(agent, space):
     else:
         offered = {tuple(np.ravel(space.sample())) for _ in range(200)}
         assert {tuple(np.ravel(action)) for action in given} == offered
-    if isinstance(agent, TwoTimescaleAgent):  # it remembers no actions
+    if isinstance(agent, agents.TwoTimescaleAgent):  # it remembers no actions
         return
     acts, rows = remembered(agent)
     assert sorted(rows) == list(range(len(given)))
@@ -110,12 +104,12 @@ def check(agent, space):
 
 def remembered(agent):
     """Actions that an agent remembers, as policies have them, and their notes' numbers."""
-    if isinstance(agent, ModelAgent):
+    if isinstance(agent, agents.ModelAgent):
         seen = agent._engine.memory.transitions
         boxed = agent.interface.box is not None
         return seen.codes[:, 1:] if boxed else seen.codes.argmax(axis=1), seen.rewards.astype(int)
     _, steps = agent._remembered()
-    boxed = isinstance(agent, CodevectorAgent)
+    boxed = isinstance(agent, agents.CodevectorAgent)
     acts = steps[:, COMPONENTS:] if boxed else steps[:, ACTION].astype(int)
     return acts, steps[:, REWARD].astype(int)
 
@@ -124,9 +118,9 @@ every_kind = pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name
 
 
 ALGORITHMS = {
-    "TwoTimescale": (TwoTimescale, TwoTimescaleAgent),
-    "FittedQ": (FittedQ, FittedQAgent),
-    "Model": (partial(Model, **QUICK), ModelAgent),
+    "TwoTimescale": (TwoTimescale, agents.TwoTimescaleAgent),
+    "FittedQ": (FittedQ, agents.FittedQAgent),
+    "Model": (partial(Model, **QUICK), agents.ModelAgent),
 }
 
 
@@ -168,7 +162,7 @@ def test_a_loop_of_ones_own(kind, spied):
         check(play(agent, agent.env, STEPS), space)
 
 
-@pytest.mark.parametrize("kind", [CodevectorAgent, ModelAgent])
+@pytest.mark.parametrize("kind", [agents.CodevectorAgent, agents.ModelAgent])
 def test_continuous_actions_are_chosen_in_one_environment(kind):
     agent = kind("Spy-box-v0", seed=0)
     with pytest.raises(TypeError, match="with continuous actions"):
@@ -178,12 +172,12 @@ def test_continuous_actions_are_chosen_in_one_environment(kind):
 @pytest.mark.parametrize(
     ("options", "kind"),
     [
-        (training.TrainTwoTimescale(), TwoTimescaleAgent),
-        (training.TrainFitted(), FittedQAgent),
-        (training.TrainCodevector(), CodevectorAgent),
-        (training.TrainModel(), ModelAgent),
+        (training.TrainTwoTimescale(), agents.TwoTimescaleAgent),
+        (training.TrainFitted(), agents.FittedQAgent),
+        (training.TrainCodevector(), agents.CodevectorAgent),
+        (training.TrainModel(), agents.ModelAgent),
         # As any that is offered a grid.
-        (training.TrainModel(config=ModelConfig(action_bins=5)), FittedQAgent),
+        (training.TrainModel(config=agents.ModelConfig(action_bins=5)), agents.FittedQAgent),
     ],
     ids=["two-timescale", "fitted", "codevector", "model", "model, grid"],
 )
@@ -199,15 +193,15 @@ def actors():
     """An actor in a thread of this process."""
     one = {"n_workers": 1, "threads_per_worker": 1, "dashboard_address": "127.0.0.1:0"}
     with LocalCluster(processes=False, **one) as own:
-        yield Actors(1, own.scheduler_address)
+        yield agents.Actors(1, own.scheduler_address)
 
 
 @pytest.mark.parametrize(
     ("kind", "spied"),
     [
-        (FittedQAgent, "multi-discrete from elsewhere"),
-        (FittedQAgent, "box of integers"),
-        (CodevectorAgent, "box"),
+        (agents.FittedQAgent, "multi-discrete from elsewhere"),
+        (agents.FittedQAgent, "box of integers"),
+        (agents.CodevectorAgent, "box"),
     ],
     indirect=["spied"],
 )
@@ -218,7 +212,7 @@ def test_actors(kind, spied, actors):
         check(agent.learn(STEPS, actors=actors), space)
 
 
-@pytest.mark.parametrize("kind", [FittedQAgent, CodevectorAgent])
+@pytest.mark.parametrize("kind", [agents.FittedQAgent, agents.CodevectorAgent])
 def test_logged_steps(kind, spied):
     env_id, space = spied
     agent = made(lambda: kind(env_id, seed=0), kind, space)
@@ -226,7 +220,7 @@ def test_logged_steps(kind, spied):
         return
     env = gym.make(env_id)
     before, _ = env.reset(seed=0)
-    rows, other = [], FittedQAgent(env_id, seed=1) if kind is FittedQAgent else None
+    rows, other = [], agents.FittedQAgent(env_id, seed=1) if kind is agents.FittedQAgent else None
     for _ in range(200):
         action = env.action_space.sample() if other is None else other.act(before)
         after, reward, terminated, truncated, _ = env.step(action)
@@ -239,7 +233,7 @@ def test_logged_steps(kind, spied):
 def test_a_teacher(spied):
     env_id, space = spied
     action = space.low if isinstance(space, spaces.Box) else space.sample()
-    teach = partial(distill, lambda observation: action, env_id, 2, steps=400, seed=0)
-    if made(teach, ModelAgent, space) is not None:
+    teach = partial(agents.distill, lambda observation: action, env_id, 2, steps=400, seed=0)
+    if made(teach, agents.ModelAgent, space) is not None:
         assert all(space.contains(a if a.ndim else int(a)) for a in NOTES)
         assert all(np.array_equal(given, action) for given in NOTES[:8])

@@ -26,11 +26,6 @@ def positive(n=600, d=4, seed=0):
     return middles[rng.integers(0, 7, n)] * rng.gamma(20.0, 1 / 20.0, size=(n, d))
 
 
-def labelled(n=600, **options):
-    points = positive(n, **options)
-    return points, (points[:, 0] > 8).astype(int) + (points[:, 1] > 8)
-
-
 def halves(points):
     return np.column_stack([points[:, :2].sum(axis=1), points[:, 2:].sum(axis=1)])
 
@@ -155,7 +150,8 @@ def states(model, points):
 
 
 def stream(kind, n, resolutions=None):
-    points, labels = labelled(n)
+    points = positive(n)
+    labels = (points[:, 0] > 8).astype(int) + (points[:, 1] > 8)
     resolutions = [[0, 1], range(4)] if resolutions is None else resolutions
     options = {"min_samples_split": 5, "resolutions": resolutions, "random_state": 0}
     return kind(**options), points, labels

@@ -57,16 +57,12 @@ def test_memory_is_limited():
     assert len(np.ones(2 * 10**7)) == 2 * 10**7
 
 
-def test_long_texts_in_arguments_are_refused(small_agent, changed):
-    rows = ["F" * 10_000] * 20
-    path = changed(small_agent, lambda metadata: metadata["env_spec"]["kwargs"].update(desc=rows))
-    with pytest.raises(ValueError, match="has more than 100,000 values"):
-        load_agent(path)
-
-
-def test_a_file_opens_no_window(small_agent, changed):
-    path = changed(
-        small_agent, lambda metadata: metadata["env_spec"]["kwargs"].update(render_mode="human")
-    )
-    with pytest.raises(ValueError, match="would open a window"):
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [("desc", ["F" * 10_000] * 20, "has more than 100,000 values"),
+     ("render_mode", "human", "would open a window")],
+)  # fmt: skip
+def test_long_texts_and_windows_are_refused(small_agent, changed, name, value, message):
+    path = changed(small_agent, lambda data: data["env_spec"]["kwargs"].update({name: value}))
+    with pytest.raises(ValueError, match=message):
         load_agent(path)
