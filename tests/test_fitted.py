@@ -13,7 +13,7 @@ from gymnasium.vector import SyncVectorEnv
 from oda_rl.agents import CodevectorAgent, FittedQAgent, load_agent
 from oda_rl.agents.base.memory import CUT, GOES_ON, MARK
 from oda_rl.agents.fitted import engine
-from oda_rl.agents.fitted.changes import Record, spread_of
+from oda_rl.agents.fitted.changes import Record
 
 
 def rows(agent):
@@ -164,12 +164,10 @@ def test_constant_actions_compete(n_envs, tmp_path):
     assert (agent.policy.choices(np.random.default_rng(0).normal(size=(50, 2))) == 1).all()
 
 
-def test_the_middle_of_a_box_is_tried_first_and_returns_far_below_tell_no_spread():
-    for kind in (FittedQAgent, CodevectorAgent):
-        agent = kind("Pendulum-v1", seed=0).learn(5000)
-        assert [one.action for one in agent._engine.records if one.constant] == [2]
-    usual = [*np.random.default_rng(0).normal(-100.0, 10.0, 30)]
-    assert spread_of([], [*usual, -1e6]) == spread_of([], usual) == np.std(usual)
+@pytest.mark.parametrize("kind", [FittedQAgent, CodevectorAgent])
+def test_the_middle_of_a_box_is_tried_first(kind):
+    agent = kind("Pendulum-v1", seed=0).learn(5000)
+    assert [one.action for one in agent._engine.records if one.constant] == [2]
 
 
 def test_an_episode_into_which_a_refit_fell_is_nobodys():

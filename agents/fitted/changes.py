@@ -20,7 +20,6 @@ from oda_rl.agents.base.memory import ACTION, GOES_ON, MARK, REWARD
 from oda_rl.agents.fitting.cells import Experience
 from oda_rl.agents.policies.cells import CellPolicy
 
-_FAR_OUT = 10.0  # interquartile ranges below the first quartile: such returns tell no spread
 _PRIOR_WEIGHT = 3.0  # degrees of freedom
 _DROPPED = 10  # policies, the worst, when there are too many
 _FAR = 4.0  # standard errors between means
@@ -87,10 +86,7 @@ def spread_of(records: Sequence[Record], returns: Sequence[float]) -> float:
     """Return the standard deviation of a policy's return, pooled; ``returns`` give a prior."""
     squares = sum(record.m2 for record in records)
     freedom = sum(max(record.n - 1, 0) for record in records)
-    prior = 0.0
-    if returns:
-        low, high = np.quantile(returns, [0.25, 0.75])
-        prior = float(np.var([one for one in returns if one >= low - _FAR_OUT * (high - low)]))
+    prior = float(np.var(returns)) if returns else 0.0
     return math.sqrt((squares + _PRIOR_WEIGHT * prior) / (freedom + _PRIOR_WEIGHT))
 
 
