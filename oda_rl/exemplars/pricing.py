@@ -58,6 +58,14 @@ def radial_kernel(response: Callable[[Array], Array], reach: float) -> Kernel:
         may be compiled (``numba.vectorize``). Its slope and its integral are taken numerically.
     reach : float
         Distance, above 0, from which k is 0, or negligible.
+
+    Examples
+    --------
+    >>> from oda_rl import INFEX
+    >>> biweight = radial_kernel(lambda y: np.maximum(1.0 - y, 0.0) ** 2, 1.0)
+    >>> INFEX(kernel=biweight, bandwidth=1.0).fit([[0.0], [0.4], [5.0]]).exemplars_.round(2)
+    array([[0.2],
+           [5. ]])
     """
     shares = np.linspace(0.0, 1.0, _SHELLS)
 
