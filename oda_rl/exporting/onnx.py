@@ -597,6 +597,9 @@ def register() -> None:
     >>> model = ODAClusterer(2, random_state=0).fit([[0.0], [0.1], [4.0], [4.1]])
     >>> [output.name for output in to_onnx(model, np.zeros((1, 1))).graph.output]
     ['label', 'probabilities']
+    >>> graph = to_onnx(model, np.zeros((1, 1)), options={ODAClusterer: {"score_samples": True}})
+    >>> graph.graph.output[-1].name
+    'score_samples'
     """
     for kind, converter in _CONVERTERS.items():
         update_registered_converter(
