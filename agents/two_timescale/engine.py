@@ -516,7 +516,7 @@ class OnlineEngine(Engine):
         self.places[which, :, :n] = self.transforms[which] @ (points - self.means[which]).T
         self.models[which, :n] = 0.0
         self.values[which, 0] = 1.0
-        self.heads[which] = n, PEAK**3
+        self.heads[which] = n, PEAK**3  # so cold that the nearest cell decides
 
     def _end_endless_trials(self) -> None:
         for env_state, running in zip(self.env_states, self.running, strict=True):

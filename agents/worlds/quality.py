@@ -117,11 +117,11 @@ def judge(
     for fold in (mixed[k::n_folds] for k in range(n_folds)):
         held = np.concatenate(fold)
         part = refitted(learned, seen, np.setdiff1d(np.arange(n), held), rng)
-        bounds, ends = part.arrays.bounds.copy(), learned.arrays.frame[LOW:].copy()
+        bounds, allowed = part.arrays.bounds.copy(), learned.arrays.frame[LOW:].copy()
         bounds[:2] = learned.arrays.bounds[:2]  # clipped, and on levels, as by all steps
-        ends[:, part.at.ignored] = np.nan
-        ends[: LEVELS - LOW, part.at.ignored] = part.arrays.frame[LOW:LEVELS, part.at.ignored]
-        frame = np.concatenate([part.arrays.frame[:LOW], ends])
+        allowed[:, part.at.ignored] = np.nan
+        allowed[: LEVELS - LOW, part.at.ignored] = part.arrays.frame[LOW:LEVELS, part.at.ignored]
+        frame = np.concatenate([part.arrays.frame[:LOW], allowed])
         world = part.arrays._replace(frame=frame, bounds=bounds)
         before, codes, after = seen.before[held], seen.codes[held], seen.after[held]
         columns = codes
