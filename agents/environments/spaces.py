@@ -169,6 +169,13 @@ class ActionBox:
         """Lower and upper bounds, shape (2, p)."""
         return np.array([self.low, self.high])
 
+    @property
+    def constants(self) -> npt.NDArray[np.float64]:
+        """Actions to repeat, in units: nothing, the middle, the lowest and the highest."""
+        nothing = self.units(np.clip(0.0, *self.bounds).reshape(self.shape))
+        ends = [[unit] * len(nothing) for unit in (0.0, -1.0, 1.0)]
+        return np.array(list(dict.fromkeys(map(tuple, [nothing.tolist(), *ends]))))
+
     def actions(self, units: npt.NDArray[np.float64]) -> Array:
         """Return the actions, shape (n, *shape), for units, shape (n, p); clipped to the box."""
         low, high = self.bounds
@@ -468,6 +475,13 @@ class Interface:
         """Whether each component of an observation is of a Box, rather than of a category."""
         native = self.native
         return [True] * self.n_features if native is None else _of_boxes(native.observation_space)
+
+    @property
+    def boxed(self) -> bool:
+        """Whether the environment's actions are continuous, or the agent's are values of such."""
+        native = self.native
+        gridded = native is not None and isinstance(native.action_space, spaces.Box)
+        return self.box is not None or gridded
 
     @property
     def combinations(self) -> Array | None:

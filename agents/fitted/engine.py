@@ -10,7 +10,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from gymnasium import spaces
 
 from oda_rl._state import Raw
 from oda_rl._threads import one_thread
@@ -548,9 +547,7 @@ class FittedEngine(Engine):
         known = {one.action: one for one in self.records if one.constant}
         new = set(np.linspace(0, n - 1, min(n, _MAX_CONSTANTS)).astype(int).tolist()) - set(known)
         if new:  # of a box, whose ends may do harm, the middle first
-            native = self.interface.native
-            boxed = native is not None and isinstance(native.action_space, spaces.Box)
-            middle = 0.5 * (n - 1) if boxed or self.interface.box is not None else 0.0
+            middle = 0.5 * (n - 1) if self.interface.boxed else 0.0
             return self._always(min(new, key=lambda action: abs(action - middle)))
         spread = self._spread()
         best = self._best()

@@ -220,8 +220,8 @@ class Proof:
         lines += [f"  {self.choice_names[choice]}: never" for choice in self.never]
         ranges = zip(self.ranges.items(), scales_between(*self.bounds), strict=False)
         for (name, (a, b)), s in ranges:
-            least = number_text(a, s, rounding=ROUND_FLOOR)
-            lines.append(f"  {name} from {least} to {number_text(b, s, rounding=ROUND_CEILING)}")
+            lower = number_text(a, s, rounding=ROUND_FLOOR)
+            lines.append(f"  {name} from {lower} to {number_text(b, s, rounding=ROUND_CEILING)}")
         return "\n".join(lines)
 
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-from gymnasium import spaces
 
 from oda_rl import metric
 from oda_rl._compile import plain
@@ -17,24 +16,14 @@ from oda_rl.agents.base.engine import Engine, VectorStep
 from oda_rl.agents.base.history import Level
 from oda_rl.agents.base.memory import ACTION, COMPONENTS, GOES_ON, MARK
 from oda_rl.agents.base.state import EPISODE_END, UNIFORMS, EnvState, with_env_states
-from oda_rl.agents.environments.spaces import ActionBox, Interface
+from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.environments.validation import BAD_STEP
 from oda_rl.agents.partitions.base import Lineage, Partition
 from oda_rl.agents.policies import joint
 from oda_rl.agents.policies.contract import SLOPE_RATE
 from oda_rl.agents.two_timescale import cells
+from oda_rl.agents.two_timescale import contest as contests
 from oda_rl.agents.two_timescale import qlearning as ql
-from oda_rl.agents.two_timescale.contest import (
-    BOLD,
-    CONSTANT,
-    ENDLESS,
-    FAILURES,
-    NONE,
-    SNAPSHOT,
-    TIMID_SHARE,
-    Contest,
-    Returns,
-)
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.diagram import LARGEST
 from oda_rl.files.schema import Member, check, real, require, within
@@ -90,8 +79,8 @@ SCHEMA: dict[str, Member] = {
     "metric": real("m, m"),
     "covariance": real("w, w"),
     "state": Member(ql.OnlineState, "1"),
-    "contest": Member(Contest, "1"),
-    "returns": Member(Returns, "returns"),
+    "contest": Member(contests.Contest, "1"),
+    "returns": Member(contests.Returns, "returns"),
     "env_states": Member(EnvState, "env_states"),
     "running": Member(ql.Running, "env_states"),
 }
@@ -159,15 +148,13 @@ class OnlineEngine(Engine):
         self._search = joint.new_search(d, k, joint.levels_of(p), self.n_nearest) if p else None
         self._always = np.zeros((0, p))  # units of continuous actions that are tried always
         if interface.box is not None and 1 + 2 * p <= min(k, joint.SHORTLIST):
-            self._always = _constants(interface.box)
-        self.contest = Contest(a if interface.box is None else len(self._always), n)
+            self._always = interface.box.constants
+        self.contest = contests.Contest(a if interface.box is None else len(self._always), n)
         self._make_envs(1)
         self.state.assign({name: getattr(config, name) for name in _SETTINGS})
         rate = 0.0 if config.paper else JOINT_SLOPE_RATE if p else SLOPE_RATE
         self.state.assign({"grows": partition is None, "n_features": n, "slope_rate": rate})
-        native = interface.native  # where actions are some values of continuous ones, too
-        boxed = p or (native is not None and isinstance(native.action_space, spaces.Box))
-        self.state.hold = config.hold or (LONG_HOLD if boxed else HOLD)
+        self.state.hold = config.hold or (LONG_HOLD if interface.boxed else HOLD)
         self.state.paper, self.state.continuing = config.paper, not config.paper
         self.state.room = min(k, FIRST_ROOM) if partition is None else k
         self.state.first_action = int(rng.integers(a))
@@ -287,7 +274,8 @@ class OnlineEngine(Engine):
             self._make_envs(count)
             self.state.record[:] = before.record
             self._open()
-            self.contest.kind, self.state.ended = NONE, 0  # the trial's running episodes are lost
+            # The trial's running episodes are lost.
+            self.contest.kind, self.state.ended = contests.NONE, 0
             for running in self.running:
                 running.trial = 0
 
@@ -480,21 +468,21 @@ class OnlineEngine(Engine):
         if running.trial == 0:
             contest.note_learning(episode_return, running.bold)
             kind = contest.begin(elapsed)
-            if kind == CONSTANT:
+            if kind == contests.CONSTANT:
                 self._take_always(contest.actions[contest.constant])
-            elif kind != NONE:
-                self._copy(ql.CANDIDATE, ql.LIVE if kind == SNAPSHOT else ql.BEST)
+            elif kind != contests.NONE:
+                self._copy(ql.CANDIDATE, ql.LIVE if kind == contests.SNAPSHOT else ql.BEST)
         elif contest.note_trial(running.trial, episode_return, state.last_length, elapsed):
             self._copy(ql.BEST, ql.CANDIDATE)
-        if contest.failures == FAILURES:
+        if contest.failures == contests.FAILURES:
             contest.begin_anew()
             state.changed = state.steps
-        bold = uniform < (BOLD if contest.may_be_bold else TIMID_SHARE)
+        bold = uniform < (contests.BOLD if contest.may_be_bold else contests.TIMID_SHARE)
         running.bold = bold or self.interface.box is not None  # whose actions are always held
         running.trial = contest.next_episode()
 
     def _take_always(self, action: int) -> None:
-        """Make the candidate the policy that learns, but with less value of all other actions."""
+        """Make the candidate a policy that always takes one action, told by its number."""
         self._copy(ql.CANDIDATE, ql.LIVE)
         if self.interface.box is not None:
             self._peak_at(self._always[action])
@@ -505,11 +493,10 @@ class OnlineEngine(Engine):
         values[:, [action]] = chosen
 
     def _peak_at(self, action: FloatArray) -> None:
-        """Give the candidate cells with equal state parts: of this action, in units, and beside."""
+        """Place the candidate's cells at one state: one has the action, in units, and value 1."""
         p, which = len(action), ql.CANDIDATE
         points = np.repeat(self.means[which][None], 1 + 2 * p, axis=0)
-        points[:, -p:] = action
-        points[1:, -p:] += PEAK * np.concatenate([np.eye(p), -np.eye(p)])
+        points[:, -p:] = action + PEAK * np.concatenate([np.zeros((1, p)), np.eye(p), -np.eye(p)])
         self.transforms[which] = np.diag(1.0 / self._deviations())
         self.inverses[which] = np.linalg.pinv(self.transforms[which][:, -p:])
         n = len(points)
@@ -521,7 +508,7 @@ class OnlineEngine(Engine):
     def _end_endless_trials(self) -> None:
         for env_state, running in zip(self.env_states, self.running, strict=True):
             length = env_state.episode_length
-            if running.trial and length > 2 * self.contest.longest + ENDLESS:
+            if running.trial and length > 2 * self.contest.longest + contests.ENDLESS:
                 if running.trial == self.contest.trials:
                     elapsed = self.state.steps - self.state.changed
                     self.contest.give_up(env_state.episode_return, length, elapsed)
@@ -834,7 +821,7 @@ class OnlineEngine(Engine):
             "covariance": self.covariance,
             "state": self.state.record,
             "contest": self.contest.record,
-            "returns": self.contest.raw_returns.view(Returns.dtype),
+            "returns": self.contest.raw_returns.view(contests.Returns.dtype),
             "env_states": self.raw[ql.OnlineState.size :].view(EnvState.dtype).copy(),
             "running": self._raw_running.view(ql.Running.dtype).copy(),
             **{f"partition_{name}": array for name, array in placed.items()},
@@ -855,7 +842,7 @@ class OnlineEngine(Engine):
         self.metric, self.covariance = np.array(own["metric"]), np.array(own["covariance"])
         self.state.restore(own["state"])
         self.contest.restore(own["contest"])
-        self.contest.raw_returns.view(Returns.dtype)[:] = own["returns"]
+        self.contest.raw_returns.view(contests.Returns.dtype)[:] = own["returns"]
         for i, (env_state, running) in enumerate(zip(self.env_states, self.running, strict=True)):
             env_state.restore(own["env_states"][i : i + 1])
             running.restore(own["running"][i : i + 1])
@@ -906,10 +893,3 @@ class OnlineEngine(Engine):
             require(
                 state["steps"] >= state["warmup_steps"], "state.phase is wrong: warm-up goes on"
             )
-
-
-def _constants(box: ActionBox) -> FloatArray:
-    """Return what may always be done, in units: nothing, the middle, the lowest, the highest."""
-    nothing = box.units(np.clip(0.0, *box.bounds).reshape(box.shape))
-    ends = [[unit] * len(nothing) for unit in (0.0, -1.0, 1.0)]
-    return np.array(list(dict.fromkeys(map(tuple, [nothing.tolist(), *ends]))))
