@@ -177,7 +177,7 @@ def test_where_all_of_its_cells_are_forbidden_a_rule_does_something_else():
     [
         ("pole angle > .1", [[-0.1, 0, 0, 1, 0]]),
         ("pole angle (rad) < 0.1", [[0.1, 0, 0, -1, 0]]),
-        ("6*x[2] + 2·angular velocity - 1e-3 >= x[0]", [[-1e-3, -1, 0, 6, 2]]),
+        ("6*x[2] + 2·angular velocity - 1e-3 > x[0]", [[-1e-3, -1, 0, 6, 2]]),
         ("-x[2] > -1 and x[0] < 2", [[1, 0, 0, -1, 0], [2, -1, 0, 0, 0]]),
     ],
 )
@@ -193,6 +193,7 @@ def test_conditions_are_read(text, row):
         (lambda e: e.forbid("push up"), "action is 'push up': it must be one of"),
         (lambda e: e.forbid(0, "angle > 1"), "'angle > 1', with 'angle': it must name one of"),
         (lambda e: e.forbid(0, "x[0] ~ 1"), "it must be comparisons"),
+        (lambda e: e.forbid(0, "x[0] >= 4"), "by > or <, .* 'x.2. > 3.5' means at least 4"),
         (lambda e: e.forbid(0, "1 > 0"), "it must depend on the observation"),
         (lambda e: e.forbid(0, "x[0] > 1e400"), "it must name one of"),
         (lambda e: e.where("x[0] > 1 and x[0] < 0", 1), "which holds nowhere"),

@@ -21,15 +21,18 @@ if TYPE_CHECKING:
 def condition_rows(text: str, calls: Sequence[Sequence[str]]) -> FloatArray:
     """Parse a condition into rows, shape (m, 1 + d), that are positive where it holds.
 
-    A condition is comparisons of sums, joined by "and"; components are ``x[2]``, or any of their
-    names in ``calls``. Raises ValueError if the text cannot be parsed, or does not depend on the
-    observation.
+    A condition is comparisons of sums by > or <, joined by "and"; components are ``x[2]``, or any
+    of their names in ``calls``. Raises ValueError if the text cannot be parsed, or does not depend
+    on the observation.
     """
     numbers = {name: j for names in calls for j, name in enumerate(names)}
     longest_first = "|".join(map(re.escape, sorted(numbers, key=len, reverse=True)))
     named = rf"(?<![\w\[])({longest_first})(?![\w\[\]])"  # names may hold any characters
     code = re.sub(named, lambda name: f" x[{numbers[name[1]]}] ", text.replace("·", "*"))
-    refused = ValueError(f"where is {text!r}: it must be comparisons, as in 'x[2] > .1'")
+    refused = ValueError(
+        f"where is {text!r}: it must be comparisons by > or <, as in 'x[2] > .1'; for whole "
+        "numbers, 'x[2] > 3.5' means at least 4"
+    )
     try:
         body = ast.parse(code.strip(), mode="eval").body
     except SyntaxError:
@@ -41,9 +44,9 @@ def condition_rows(text: str, calls: Sequence[Sequence[str]]) -> FloatArray:
             raise refused
         terms = [_sum(term, text, calls[0]) for term in (part.left, *part.comparators)]
         for left, relation, right in zip(terms, part.ops, terms[1:], strict=False):
-            if not isinstance(relation, ast.Gt | ast.GtE | ast.Lt | ast.LtE):
+            if not isinstance(relation, ast.Gt | ast.Lt):
                 raise refused
-            row = left - right if isinstance(relation, ast.Gt | ast.GtE) else right - left
+            row = left - right if isinstance(relation, ast.Gt) else right - left
             if not row[1:].any():
                 raise ValueError(f"where is {text!r}: it must depend on the observation")
             rows.append(row)
@@ -283,7 +286,7 @@ class Editor:
         Parameters
         ----------
         condition : str
-            Comparisons of sums of components, joined by "and".
+            Comparisons of sums of components by > or <, joined by "and".
         do : str or int, or for continuous actions a number or a sequence of p
             The action.
         """
