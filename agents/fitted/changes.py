@@ -21,6 +21,7 @@ from oda_rl.agents.fitting.cells import Experience
 from oda_rl.agents.policies.cells import CellPolicy
 
 _PRIOR_WEIGHT = 3.0  # degrees of freedom
+_OF_QUARTILES = 1.349  # deviations between the quartiles of a normal distribution
 _DROPPED = 10  # policies, the worst, when there are too many
 _FAR = 4.0  # standard errors between means
 _MIN_NEWEST = 100  # steps to go by
@@ -78,16 +79,27 @@ class Record:
         return Returns(self.n, self.mean)
 
     def lower_bound(self, spread: float) -> float:
-        """Mean return minus its standard error."""
-        return self.mean - spread / math.sqrt(self.n)
+        """Mean return minus its standard error; ``spread`` is what returns of a policy do mostly.
+
+        Of few episodes, their own deviation says little. A negative ``spread``: an upper bound.
+        """
+        squares = self.m2 + _PRIOR_WEIGHT * spread * spread
+        error = math.sqrt(squares / (self.n - 1 + _PRIOR_WEIGHT) / self.n)
+        return self.mean - math.copysign(error, spread)
 
 
 def spread_of(records: Sequence[Record], returns: Sequence[float]) -> float:
-    """Return the standard deviation of a policy's return, pooled; ``returns`` give a prior."""
-    squares = sum(record.m2 for record in records)
-    freedom = sum(max(record.n - 1, 0) for record in records)
-    prior = float(np.var(returns)) if returns else 0.0
-    return math.sqrt((squares + _PRIOR_WEIGHT * prior) / (freedom + _PRIOR_WEIGHT))
+    """Return the deviation of a policy's return, in the median of policies that were played often.
+
+    The mean would be that of a few early policies with disastrous returns. While there are few
+    policies, quartiles of all ``returns`` stand for it.
+    """
+    own = [math.sqrt(one.m2 / (one.n - 1)) for one in records if one.n > 1]
+    typical = float(np.median(own)) if len(own) > 2 else 0.0
+    if typical > 0.0 or not returns:
+        return typical
+    low, high = np.quantile(returns, [0.25, 0.75])
+    return float(high - low) / _OF_QUARTILES or float(np.std(returns))
 
 
 def best_of(records: Sequence[Record], spread: float, steady: bool) -> Record:

@@ -45,6 +45,7 @@ _MANY = 30_000  # but not for means after so many, which take long and differ le
 _TABLE_SOONER = 0.25  # of the minimum number of steps, for a table
 _PATIENCE = 10  # times as many steps as a refit needs, without an episode's end
 _CONFIRMING = 0.5  # as many steps as before a refit
+_NOISY = 0.3  # share of random decisions
 _CONSTANT_SHARE, _MAX_CONSTANTS = 0.05, 17  # of the steps; actions that are held for an episode
 _MAX_VALUES = 10_000  # for states of several components, each of which is a cell
 _NEVER = 2**62  # steps
@@ -252,7 +253,7 @@ class FittedEngine(Engine):
         if record is None:
             return
         if record.constant:
-            self._tried += length
+            self._tried += length * (self._confirming is None)
             if record not in self.records:
                 self.records = [record, *self.records]
         elif record not in self.records:
@@ -572,8 +573,8 @@ class FittedEngine(Engine):
 
     def _open(self) -> None:
         chosen = self._confirming or self._constant or self._latest
-        # While all decisions are random, a return says nothing about the policy.
-        record, policy = chosen if self.epsilon < 1.0 else None, chosen.policy
+        # Where many decisions are random, a return says nothing about the policy.
+        record, policy = chosen if self.epsilon < _NOISY else None, chosen.policy
         scheme = self.exploration.scheme if chosen is self._latest else exploration.NONE
         # An actor has no such policy: there the latest is the one that it was sent.
         if scheme == exploration.NOVELTY and self._novelty is not None:

@@ -51,6 +51,7 @@ MAX_RETURNS = 200  # latest ones, whose spread says how sure a mean is
 MAX_LENGTHS = 20
 _COMPARED = 30  # latest episodes
 _DEVIATION = 0.29  # of a rank, uniform in (0, 1)
+_SHORT = 8.0  # mean length of episodes of which every second one is played without exploration
 _EQUAL = 1e-9  # relative spread below which returns are all equal
 
 
@@ -137,6 +138,8 @@ class Exploration:
                     self.scheme = NOVELTY
             decisions = SCHEMES[self.scheme].decisions
         self.epsilon = min(1.0, decisions / self.mean_length)
+        if self.mean_length < _SHORT and rng.random() < 0.5:  # else no return is a policy's own
+            self.epsilon = 0.0
 
     @property
     def mean_length(self) -> float:
