@@ -279,7 +279,9 @@ class Search:
 
     def starts(self, prices: FloatArray | None = None) -> FloatArray:
         """Choose samples to climb from: some at random, and those with the highest prices."""
-        n = min(32, len(self.samples))
+        # The more exemplars there are, the more may be missing, and rounds are what takes time.
+        n = max(32, len(self.exemplars)) if prices is not None and self.certified else 32
+        n = min(n, len(self.samples))
         chosen = self.rng.choice(len(self.samples), n, replace=False)
         if prices is not None:
             chosen = np.union1d(chosen, np.argpartition(-prices, n - 1)[:n])
