@@ -170,6 +170,33 @@ def test_agents_learn_what_a_context_asks_for(kind, boxed, steps, least, setting
         assert agent.delivered_return == pytest.approx(mean, abs=0.05)
 
 
+class Offers(gym.Env):
+    """Accept an offer, which ends the episode, or wait for the next; cut after five steps."""
+
+    observation_space = gym.spaces.Box(0.0, 5.0, (2,), np.float64)
+    action_space = gym.spaces.Discrete(2)
+
+    def reset(self, *, seed=None, options=None):
+        super().reset(seed=seed)
+        self.time = 0
+        return self.seen(), {}
+
+    def seen(self):
+        self.offer = self.np_random.uniform(0.0, 4.0)
+        return np.array([self.offer, self.time])
+
+    def step(self, action):
+        reward = self.offer if action else -0.3
+        self.time += 1
+        return self.seen(), reward, bool(action), self.time == 5, {}
+
+
+def test_waiting_for_the_limit_of_short_episodes_does_not_look_best():
+    # The first offer is worth 2; accepting none below 2.4 or so 2.7.
+    agent = TwoTimescaleAgent(Offers(), seed=0).learn(10_000)
+    assert agent.evaluate(400, env=Offers(), seed=1).mean() > 2.4
+
+
 @pytest.mark.parametrize("n", [1, 5, 1000])
 def test_a_log_of_one_step_episodes_is_fitted(n):
     rng = np.random.default_rng(0)

@@ -34,6 +34,7 @@ HOLD, LONG_HOLD = 8, 20  # the latter of continuous actions: shorter pushes get 
 RECENT = 1_000  # observations that the metric is learned from
 QUIET_ROUND = 500  # steps to the next slow step, unless it is due after ql.ROUND
 CENTRED_BELOW, BEGUN_ABOVE = -5.0, 2.0  # deviations of rewards, from 0 and from their mean
+SHORT = 10  # steps of episodes whose values begin at 0 at most
 OPTIMISM = 3  # mean rewards: initial value where all random episodes had one step
 FIRST_ROOM, ROOM_GROWTH = 64, 1.1  # maximum number of cells at first, and its factor
 FULL = 0.9  # share of the cells that ends cooling
@@ -393,6 +394,8 @@ class OnlineEngine(Engine):
             value = plain(ql.mean_value)(state)
             if self.contest.longest == 1:  # a bandit, where no reward follows
                 value = OPTIMISM * max(state.mean_reward, 0.0)
+            elif self.contest.longest <= SHORT:  # else waiting for the limit would look best
+                value = min(value, 0.0)
             self.values[ql.LIVE, 0] = value
         if self.partition is not None:
             self.partition.start(raw)
