@@ -156,6 +156,11 @@ def test_what_is_locked_stays():
     forbidden = UPRIGHT.edit().lock(1).forbid(1).done()
     assert (forbidden.act(points) == 0).all()
     assert "locked: action 1 where" in said_later.rules()
+    twice = replace(UPRIGHT, scores=UPRIGHT.scores[[0, 0]])
+    assert (twice.edit().lock(0).done().act(points) == 0).all()
+    for never in (twice, replace(UPRIGHT, scores=[[5.0], [0.0]] * np.eye(1, 5))):
+        with pytest.raises(ValueError, match="cell is 1, which decides nowhere: it must decide"):
+            never.edit().lock(1)
 
 
 def test_where_all_of_its_cells_are_forbidden_a_rule_does_something_else():

@@ -237,9 +237,9 @@ class Editor:
     """Edits a copy of a rule. Each method returns the editor, :meth:`done` the edited policy.
 
     A forbidden action is never taken. Of clauses that fix an action the latest decides, except that
-    a later clause does not override a lock. Methods raise ValueError for unknown cells, components
-    or actions. ``calls`` name the components in one or more ways; ``bounds``, shape (2, p), are
-    those of continuous actions.
+    a later clause does not override a lock. Methods raise ValueError for unknown components or
+    actions, and cells that decide nowhere. ``calls`` name the components in one or more ways;
+    ``bounds``, shape (2, p), are those of continuous actions.
     """
 
     def __init__(
@@ -259,8 +259,11 @@ class Editor:
         scores, outputs = self._policy.scores, self._policy.outputs
         if int(cell) != cell or not 0 <= cell < len(scores):
             raise ValueError(f"cell is {cell!r}: it must be an integer from 0 to {len(scores) - 1}")
-        rows = np.delete(scores[cell] - scores, cell, axis=0)
-        self._says.append((rows[rows.any(axis=1)], outputs[cell].copy(), True))
+        rows = scores[cell] - scores
+        rows = rows[rows.any(axis=1) | (np.arange(len(rows)) < cell)]  # of equal ones the first
+        if point_in(rows) is None:
+            raise ValueError(f"cell is {cell}, which decides nowhere: it must decide somewhere")
+        self._says.append((rows, outputs[cell].copy(), True))
         return self
 
     def forbid(self, action: str | int, where: str | None = None) -> Self:
