@@ -1,4 +1,4 @@
-"""The guide's changes fit the code, and its agent of one's own does what other agents do."""
+"""The guide's changes fit the code, and its agent of one's own learns."""
 
 import re
 import sys
@@ -32,67 +32,25 @@ def own(root):
     """The guide's agent of one's own, as a module that has been imported."""
     text = (root / "docs" / "extend.md").read_text(encoding="utf-8")
     (example,) = (
-        one for one in re.findall(r"```python\n(.*?)```", text, re.S) if "class SarsaAgent" in one
+        one for one in re.findall(r"```python\n(.*?)```", text, re.S) if "class ClusterAgent" in one
     )
-    module = sys.modules["sarsa"] = types.ModuleType("sarsa")
+    module = sys.modules["clusters"] = types.ModuleType("clusters")
     exec(example.split("\nagent =")[0], vars(module))
-    yield module.SarsaAgent
-    del sys.modules["sarsa"]
+    yield module.ClusterAgent
+    del sys.modules["clusters"]
 
 
-def learned(agent):
-    return [agent.q_values, agent.visits, agent.scale_, *agent.extent]
-
-
-def same(one, other):
-    for mine, its in zip(learned(one), learned(other), strict=True):
-        np.testing.assert_array_equal(mine, its)
-
-
-@pytest.fixture(scope="module")
-def walked(own):
-    return own("CartPole-v1", seed=0, exploration=0.1).learn(12_000)
-
-
-def test_an_agent_of_ones_own_learns(own, walked):
-    assert walked.config.exploration == walked.epsilon == 0.1
-    assert walked.num_timesteps == walked.visits.sum() == 12_000
-    assert walked.episodes.rows[:, 1].sum() <= 12_000
-    assert walked.evaluate(10, seed=0).mean() > 40.0  # of random play: 22
-    same(walked, own("CartPole-v1", seed=0, exploration=0.1).learn(12_000))
-    with pytest.raises(ValueError, match="step_size is 0"):
-        own("CartPole-v1", step_size=0.0)
-
-
-def test_it_answers_as_other_agents_do(walked):
-    states = np.random.default_rng(0).normal(size=(50, 4)) * [1.0, 1.0, 0.1, 1.0]
-    actions, _ = walked.predict(states)
-    np.testing.assert_array_equal(actions, walked.q_values[walked.cell(states)].argmax(axis=1))
-    assert (walked.predict(states, deterministic=False)[0] != actions).any()
-    explanation = walked.explain(states[0])
-    assert explanation.action == actions[0]
-    assert walked.predict(explanation.nearest_other)[0] != actions[0]
-    centre, reach = walked.extent
-    assert (reach > 0.0).all()
-    assert (np.abs(centre) < reach).all()
-
-
-@pytest.mark.parametrize("name", ["agent.zip", "run"])
-def test_it_is_saved_and_learns_on_in_the_same_way(own, walked, tmp_path, name):
-    walked.save(tmp_path / name)
-    agents = [own.load(tmp_path / name, env="CartPole-v1") for _ in range(2)]
-    assert agents[0].solved_return == 475.0
-    for agent in agents:
-        same(agent, walked)
-        np.testing.assert_array_equal(agent.evaluate(5, seed=1), walked.evaluate(5, seed=1))
-        agent.learn(500)
-    same(*agents)
-    assert agents[0].num_timesteps == 12_500
-
-
-def test_several_environments_teach_it(own):
-    agent = own(gym.make_vec("CartPole-v1", 3), seed=0).learn(3_000)
-    assert agent.n_envs == 3
-    assert agent.visits.sum() == agent.num_timesteps >= 3_000
-    assert len(agent.episodes.rows) > 20
-    assert agent.learn(30).num_timesteps >= 3_030
+def test_an_agent_of_ones_own_learns_and_is_saved(own, tmp_path):
+    agent = own("CartPole-v1", seed=0, n_clusters=90).learn(8_000)
+    assert (agent.newest.n_cells, agent.num_timesteps) == (90, 8_000)
+    assert agent.evaluate(10, seed=0).mean() > 100.0  # of random play: 22
+    agent.save(tmp_path / "agent.zip")
+    loaded = own.load(tmp_path / "agent.zip", env="CartPole-v1")
+    for one in (agent, loaded):
+        one.learn(1_000)
+    np.testing.assert_array_equal(loaded.newest.q_values, agent.newest.q_values)
+    several = own(gym.make_vec("CartPole-v1", 3), seed=0).learn(3_000)
+    assert several.num_timesteps >= 3_000
+    assert len(several.newest.codevectors) == 100
+    with pytest.raises(ValueError, match="n_clusters is 0"):
+        own("CartPole-v1", n_clusters=0)

@@ -9,24 +9,13 @@ import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
 
-from oda_rl import metric
-from oda_rl._compile import plain
 from oda_rl._threads import one_thread
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.compiled_loop import Rule
 from oda_rl.agents.base.history import Level
-from oda_rl.agents.base.state import (
-    EPISODE_END,
-    UNIFORMS,
-    Counters,
-    EnvState,
-    Workspace,
-    end_episode,
-    new_env_states,
-)
+from oda_rl.agents.base.state import UNIFORMS, EnvState, Workspace
 from oda_rl.agents.environments import validation
 from oda_rl.agents.environments.spaces import Interface
-from oda_rl.agents.policies.contract import Extent
 from oda_rl.diagram import LARGEST
 
 _MAX_LEVELS = 1000
@@ -193,133 +182,6 @@ class Engine(ABC):
     def _draw(self) -> None:
         self._explore.random(out=self._workspace.uniforms)
         self.state.next_uniform = 0
-
-
-class InterpretedEngine(Engine):
-    """Base of engines that :meth:`decide` and :meth:`learn` in plain Python, step by step.
-
-    They go through several environments one by one, and track the range of observations.
-    """
-
-    saved: ClassVar[tuple[str, ...]] = ()  # learned arrays to save, of constant shapes
-    epsilon: float = 0.0
-    arrays = loop_arrays = ()
-    fuses = False
-
-    def __init__(self, interface: Interface, explore: np.random.Generator) -> None:
-        super().__init__(interface, 1, explore)
-        self.state = Counters(np.zeros(Counters.size, dtype=np.uint8))
-        self._moments = np.zeros((4, interface.n_features))  # mean, variance, minimum, maximum
-        self.set_n_envs(1)
-
-    @abstractmethod
-    def decide(self, point: FloatArray) -> int:
-        """Choose an action, from 0, with exploration."""
-
-    @abstractmethod
-    def learn(
-        self, point: FloatArray, action: int, reward: float, after: FloatArray, terminated: bool
-    ) -> None:
-        """Learn from one step; there is no next value if it ``terminated``."""
-
-    @property
-    def extent(self) -> Extent:
-        """Mean of the observations, and their maximum distances from it."""
-        mean, _, low, high = self._moments
-        return Extent(mean.copy(), np.maximum(high - mean, mean - low))
-
-    @property
-    def scale(self) -> FloatArray | None:
-        mean, variance = self._moments[:2]
-        scale = metric.scales(mean, np.diag(variance), self.interface.dtype)
-        return scale if self.state.steps else None
-
-    @property
-    def env_states(self) -> list[EnvState]:
-        return self._env_states
-
-    def set_n_envs(self, count: int) -> None:
-        self._env_states = new_env_states(np.zeros(count * EnvState.size, dtype=np.uint8))
-        self._acted_on = np.zeros((count, self.interface.n_features))
-
-    def begin_episode(self) -> None:
-        for env_state in self.env_states:
-            env_state.assign({"episode_return": 0.0, "episode_length": 0})
-
-    def act(self, vector: Array, what: str = "observation", i: int = 0) -> int:
-        validation.refuse(badness(vector, self.interface), what, self.interface)
-        self._acted_on[i] = vector
-        self.env_states[i].action = self.decide(self._acted_on[i])
-        return self.env_states[i].action
-
-    def step(self, vector: Array, reward: float, *ends: bool) -> int:
-        events = self._learn(0, vector, reward, *ends)
-        return -events if events else self.act(vector, validation.BAD_STEP)
-
-    def update(self, vector: Any, action: int, reward: float, after: Any, *ends: bool) -> int:
-        events = badness(vector, self.interface)
-        if not events:
-            self._acted_on[0], self.env_states[0].action = vector, action
-            events = self._learn(0, after, reward, *ends)
-        return events
-
-    def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
-        actions, ended = np.zeros(self.n_envs, dtype=np.int64), [np.empty((0, 2))]
-        outcomes = zip(*(column.tolist() for column in step[2:5]), strict=True)
-        for i, outcome in enumerate(outcomes):
-            if step.learns[i]:
-                events = self._learn(i, step.after[i], *outcome)
-                validation.refuse(events, validation.BAD_STEP, self.interface)
-                if events:
-                    ended.append(np.array([[self.state.last_return, self.state.last_length]]))
-            if step.acts[i]:
-                actions[i] = self.act(step.observations[i], validation.BAD_STEP, i)
-        return actions, np.concatenate(ended)
-
-    def state_arrays(self) -> dict[str, Array]:
-        return {
-            "state": self.state.record,
-            "env_states": np.concatenate([env_state.record for env_state in self.env_states]),
-            **{name: getattr(self, name) for name in ("_acted_on", "_moments", *self.saved)},
-        }
-
-    def restore(self, arrays: Mapping[str, Array]) -> None:
-        self.set_n_envs(len(arrays["env_states"]))
-        self.state.restore(arrays["state"])
-        for i, env_state in enumerate(self.env_states):
-            env_state.restore(arrays["env_states"][i : i + 1])
-        for name in ("_acted_on", "_moments", *self.saved):
-            getattr(self, name)[:] = arrays[name]
-
-    def _attend(self, events: int) -> None:
-        pass
-
-    def _learn(self, i: int, vector: Any, reward: float, terminated: bool, truncated: bool) -> int:
-        """Learn from the outcome of the last action in an environment; return events."""
-        events = badness(vector, self.interface)
-        if events or not abs(reward) <= validation.LARGEST_REWARD:
-            return events or validation.NOT_FINITE
-        point, env_state = self._acted_on[i], self.env_states[i]
-        self._count(point)
-        self.learn(point, env_state.action, reward, vector.astype(np.float64), terminated)
-        env_state.episode_return += reward
-        env_state.episode_length += 1
-        if not (terminated or truncated):
-            return 0
-        plain(end_episode)(self.state, env_state)
-        return EPISODE_END
-
-    def _count(self, point: FloatArray) -> None:
-        """Count a step, and update mean, variance (Welford's recursion) and range."""
-        self.state.steps += 1
-        if self.state.steps == 1:
-            self._moments[[0, 2, 3]] = point
-        mean, variance, low, high = self._moments
-        step, before = 1.0 / self.state.steps, point - mean
-        mean += step * before
-        variance += step * (before * (point - mean) - variance)
-        np.minimum(low, point, out=low)
-        np.maximum(high, point, out=high)
 
 
 def badness(vector: Array, interface: Interface) -> int:
