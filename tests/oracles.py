@@ -442,7 +442,7 @@ def decide(document, observation):
         low, high, shape = (document["actions"][name] for name in ("low", "high", "shape"))
         return np.clip(rows[:, 0] + rows[:, 1:] @ x, low, high).reshape(shape)
     values = np.array(document["values"])
-    if document["kind"] == "nearest cell":
+    if document["kind"].endswith("nearest cell"):
         return document["actions"]["first"] + values[cell].argmax()
     common = np.array(document["common"])
     near = np.argsort(scores, kind="stable")[: document["n_nearest"]]

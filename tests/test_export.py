@@ -37,6 +37,7 @@ from oda_rl.diagram import ordered
 from oda_rl.divergences import quadratic_diagram
 
 FLAGS = ["-std=c99", "-Wall", "-Wextra", "-Werror", "-pedantic", "-Wconversion", "-Wshadow"]
+FLAGS += ["-Wdouble-promotion"]
 SHARES = (0.0, 0.05, 0.2, 0.5, 1.0)  # of random actions
 TIE = 1e-6
 

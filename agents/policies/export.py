@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from oda_rl._types import FloatArray
+from oda_rl._types import Array, FloatArray
 from oda_rl.agents.policies.contract import TIE, Trained
 from oda_rl.agents.policies.export_c import c_header, learner_header
 from oda_rl.agents.policies.export_tables import Export, export_of
@@ -184,7 +184,7 @@ def json_document(export: Export) -> str:
     document: dict[str, Any] = {
         "format": "oda_rl policy",
         "version": _VERSION,
-        "kind": "nearest cell",
+        "kind": "clauses, then the nearest cell" if edited else "nearest cell",
         "how_to_decide": [*(_EDITED if edited else _NEAREST), _GREATEST],
         "env_id": export.env_id,
         "observation": {"shape": interface.observation_shape, "names": interface.names},
@@ -305,16 +305,17 @@ def _action(graph: _Graph, export: Export) -> str:
         first, acts = export.numbered
         discrete = export.box is None
         acts = acts + export.interface.first_action if discrete else acts.astype(np.float32)
-        number = add("Squeeze", add("Cast", add("Round", "obs"), to=_INT64), np.array([1]))
-        row = add("Clip", add("Sub", number, np.array(first)), np.array(0), np.array(len(acts) - 1))
+        ends = np.array([0, len(acts) - 1], dtype=np.float32)
+        state = add("Round", _within(graph, add("Sub", "obs", np.float32(first)), ends))
+        row = add("Squeeze", add("Cast", state, to=_INT64), np.array([1]))
         action = add("Gather", acts, row)
-        return action if discrete else _within(graph, export, action)
+        return action if discrete else _within(graph, action, export.limits)
     if export.joint is not None and export.box is not None:
         low, high = export.box.bounds
         units = _greedy_joint_action(graph, export.joint)
         share = add("Div", add("Add", units, np.array(1.0)), np.array(2.0))
         wide = add("Add", add("Mul", share, high - low), low)
-        return _within(graph, export, add("Cast", wide, to=_FLOAT))
+        return _within(graph, add("Cast", wide, to=_FLOAT), export.limits)
     cells, found = export.cells, export.tables()
     tables = found.in_floats()
     wide = add("Sub", add("Cast", "obs", to=_DOUBLE), cells.origin)
@@ -330,9 +331,7 @@ def _action(graph: _Graph, export: Export) -> str:
             cell = add("ArgMin", scores, axis=1, keepdims=0)
         else:
             bans = len(cells.clauses.forbidden)
-            cell = _within_clauses(
-                graph, cells.clauses, tables["conditions"], actions, scores, point
-            )
+            cell = _within_clauses(graph, cells.clauses, actions, scores, wide)
             actions = np.insert(actions, [len(cells.diagram)] * bans, 0)
         if found.affine is None:
             inner = add("Gather", actions, cell)
@@ -343,13 +342,13 @@ def _action(graph: _Graph, export: Export) -> str:
             inner = add("Add", sums, add("Gather", tables["affine"][:, :, 0], cell))
     if export.box is None:
         return add("Add", inner, np.array(export.interface.first_action))
-    return _within(graph, export, inner)
+    return _within(graph, inner, export.limits)
 
 
-def _within(graph: _Graph, export: Export, action: str) -> str:
-    """Clip continuous actions to the box; what is not a number becomes 0 before."""
-    known = graph.add("Where", graph.add("IsNaN", action), np.float32(0.0), action)
-    return graph.add("Min", graph.add("Max", known, export.limits[0]), export.limits[1])
+def _within(graph: _Graph, numbers: str, ends: Array) -> str:
+    """Clip numbers to lower and upper ends; what is not a number becomes 0 before."""
+    known = graph.add("Where", graph.add("IsNaN", numbers), np.float32(0.0), numbers)
+    return graph.add("Min", graph.add("Max", known, ends[0]), ends[1])
 
 
 def _blended(graph: _Graph, export: Export, scores: str, wide: str, n_nearest: int) -> str:
@@ -449,14 +448,13 @@ def _greedy_joint_action(graph: _Graph, policy: JointPolicy) -> str:
     return action
 
 
-def _within_clauses(
-    graph: _Graph, clauses: Clauses, conditions: Any, actions: Any, scores: str, point: str
-) -> str:
+def _within_clauses(graph: _Graph, clauses: Clauses, actions: Any, scores: str, wide: str) -> str:
     """Add the operators from scores to the cell, or clause, that decides; cells come first."""
+    conditions = clauses.conditions
     add, bans, sizes = graph.add, len(clauses.forbidden), np.diff(clauses.ends, prepend=0)
     belongs = np.repeat(np.eye(len(sizes), dtype=np.float32), sizes, axis=0)
-    sums = add("Add", add("MatMul", point, conditions[:, 1:].T), conditions[:, 0])
-    rows = add("Cast", add("Greater", sums, np.array(0.0, dtype=np.float32)), to=_FLOAT)
+    sums = add("Add", add("MatMul", wide, conditions[:, 1:].T), conditions[:, 0])
+    rows = add("Cast", add("Greater", sums, np.array(0.0)), to=_FLOAT)
     count = add("MatMul", rows, belongs)
     holds = add("Greater", count, sizes.astype(np.float32) - np.float32(0.5))
     says = np.where(np.arange(len(sizes)) < bans, np.inf, -np.inf)

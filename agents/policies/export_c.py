@@ -85,6 +85,9 @@ def c_header(export: Export, fixed_point: bool = False, allow_disagreement: bool
     precision = ", 16-bit fixed point" if fixed_point else ", single precision"
     precision += ", scores in double" * found.whole
     what = f"{k} cells; {near}" if k > 1 else "one cell"
+    if clauses is not None:
+        what += f", after {len(clauses.ends)} clause{'s' * (len(clauses.ends) != 1)}"
+        precision += ", clauses in double"
     about = _about(export, what, tables, precision, *agreement)
     return header("POLICY", about, blended, constants, tables, body)
 

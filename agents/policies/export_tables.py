@@ -116,9 +116,6 @@ class Export:
         if affine is not None:
             affine = _moved(affine, shift)
             used |= affine[:, :, 1:].any(axis=(0, 1))
-        conditions = None if clauses is None else _moved(clauses.conditions, shift)
-        if conditions is not None:
-            used |= conditions[:, 1:].any(axis=0)
         # Far from 0, a + <g, x> would be a small difference of large numbers.
         near = bool((np.abs(centre) <= reach)[used].all())
         found = Tables(scores, centre, near, self.whole, apart, affine=affine)
@@ -128,7 +125,7 @@ class Export:
             return found._replace(n_nearest=n, tie=self.tie)
         if affine is None and not (apart and (actions[order] == np.arange(len(order))).all()):
             found = found._replace(actions=actions[order] if clauses is None else actions)
-        return found._replace(conditions=conditions)
+        return found if clauses is None else found._replace(conditions=clauses.conditions)
 
 
 class Tables(NamedTuple):
@@ -143,7 +140,7 @@ class Tables(NamedTuple):
     advantages: FloatArray | None = None  # over action 0, shape (K, A - 1)
     parts: FloatArray | None = None  # action codevectors, shape (K, A, p)
     affine: FloatArray | None = None  # continuous actions, (K, p, 1 + d)
-    conditions: FloatArray | None = None  # rows of clauses, shape (R, 1 + d)
+    conditions: FloatArray | None = None  # rows of clauses, of observations, shape (R, 1 + d)
     n_nearest: int = 1  # number of cells that decide together
     tie: float = 0.0
     """Advantages closer than that are equal. Python's tolerance is relative to the greatest value,
@@ -161,13 +158,13 @@ class Tables(NamedTuple):
         """
         origin = None if self.near else single(self.origin)
         offsets = self.origin if origin is None else self.origin - origin.astype(np.float64)
-        scores, rows = _moved(self.scores, offsets), self.conditions
+        scores = _moved(self.scores, offsets)
         arrays = {
             "origin": origin,
             "diagram": scores if self.whole else single(scores),
             "codevectors": single(self.parts),
             "affine": None if self.affine is None else single(_moved(self.affine, offsets)),
-            "conditions": rows if rows is None else single(_moved(rows, offsets)),
+            "conditions": self.conditions,  # not rounded: a forbidden action is never taken
             "advantages": single(self.advantages),
         }
         return {name: array for name, array in arrays.items() if array is not None}

@@ -23,11 +23,11 @@ static inline oda_number oda_score(const float x[ODA_FEATURES], int k)
 {
     oda_number score = oda_diagram[k][0];
     for (int j = 0; j < ODA_FEATURES; ++j) {
-        score += oda_diagram[k][1 + j] * x[j];
+        score += oda_diagram[k][1 + j] * (oda_number)x[j];
     }
 #ifdef CURVED
     for (int j = 0; j < ODA_FEATURES; ++j) { /* slopes by squares are behind */
-        score += oda_diagram[k][1 + ODA_FEATURES + j] * (x[j] * x[j]);
+        score += oda_diagram[k][1 + ODA_FEATURES + j] * (oda_number)(x[j] * x[j]);
     }
 #endif
     return score;
@@ -150,11 +150,11 @@ static inline int oda_policy(const float obs[ODA_FEATURES])
     for (int c = 0, row = 0; c < ODA_CLAUSES && nearest < 0; ++c) {
         int holds = 1;
         for (; row < oda_ends[c]; ++row) {
-            float sum = oda_conditions[row][0];
+            double sum = oda_conditions[row][0];
             for (int j = 0; j < ODA_FEATURES; ++j) {
-                sum += oda_conditions[row][1 + j] * x[j];
+                sum += oda_conditions[row][1 + j] * (double)obs[j];
             }
-            holds = holds && sum > 0.0f;
+            holds = holds && sum > 0.0;
         }
 #ifdef FORBIDDEN
         if (c < ODA_FORBIDDING) {
