@@ -70,6 +70,7 @@ def test_its_returns_are_the_agents(run, text):
     assert told["seed"] == 3  # that of the training
     np.testing.assert_array_equal(told["returns"], agent.evaluate(5, seed=3))
     assert "of 5 fresh episodes" in shown(text, "score")
+    assert report_of(agent, 1, 3).score == f"{told['returns'][0]:g} in one fresh episode"
 
 
 @pytest.mark.usefixtures("without_figures")

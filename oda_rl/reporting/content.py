@@ -73,6 +73,8 @@ class Report:
     def score(self) -> str:
         """Summary of the returns on the card."""
         returns = np.array(self.returns)
+        if len(returns) == 1:
+            return f"{short(self.returns[0])} in one fresh episode"
         low, high = mean_interval(returns)
         return (
             f"mean {short(float(returns.mean()))}, 95 % interval {short(low)} to {short(high)}, "
