@@ -60,8 +60,8 @@ Pause = Callable[[int, float], None]
 class Own:
     """One of our agents, with its defaults; see :class:`oda_rl.agents.sb3.baselines.Baseline`."""
 
-    def __init__(self, algorithm: str, env_id: str, seed: int) -> None:
-        self.agent: Agent = OWN[algorithm](env_id, seed=seed)
+    def __init__(self, algorithm: str, env: str | gym.Env[Any, Any], seed: int) -> None:
+        self.agent: Agent = OWN[algorithm](env, seed=seed)
 
     @staticmethod
     def warm_up(algorithm: str, env_id: str) -> None:
@@ -286,11 +286,9 @@ def loop_seconds(algorithm: str, env_id: str, seed: int, checkpoints: Sequence[i
     """Return the seconds of training at each checkpoint in a Python loop, over the same steps."""
     # A wrapper that changes nothing hides compiled dynamics.
     OWN[algorithm](gym.Wrapper(make_env(env_id)), seed=0).learn(_WARM_UP_STEPS[algorithm])
-    agent: Agent = OWN[algorithm](gym.Wrapper(make_env(env_id)), seed=seed)
-    seconds = []
-    for steps in checkpoints:
-        agent.learn(steps - agent.num_timesteps)
-        seconds.append(agent.training_seconds)
+    seconds: list[float] = []
+    own = Own(algorithm, gym.Wrapper(make_env(env_id)), seed)
+    own.learn(checkpoints, lambda _, spent: seconds.append(spent))
     return seconds
 
 

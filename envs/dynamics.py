@@ -145,26 +145,13 @@ _CARTPOLE = cartpole_step, look, cartpole_resets, cartpole_parameters
 _KNOWN: dict[type, Any] = {
     BartoCartPoleEnv: _CARTPOLE,
     CartPoleEnv: _CARTPOLE,
-    MountainCarEnv: (
-        classic.mountain_car_step,
-        look,
-        classic.mountain_car_resets,
-        classic.mountain_car_parameters,
-    ),
-    PendulumEnv: (
-        classic.pendulum_step,
-        classic.pendulum_look,
-        classic.pendulum_resets,
-        classic.pendulum_parameters,
-    ),
-    AcrobotEnv: (
-        classic.acrobot_step,
-        classic.acrobot_look,
-        classic.acrobot_resets,
-        classic.acrobot_parameters,
-        classic.acrobot_first_observations,
-    ),
-}
+    MountainCarEnv: (classic.mountain_car_step, look, classic.mountain_car_resets,
+                     classic.mountain_car_parameters),
+    PendulumEnv: (classic.pendulum_step, classic.pendulum_look, classic.pendulum_resets,
+                  classic.pendulum_parameters),
+    AcrobotEnv: (classic.acrobot_step, classic.acrobot_look, classic.acrobot_resets,
+                 classic.acrobot_parameters, classic.acrobot_first_observations),
+}  # fmt: skip
 
 
 def known_dynamics(env: gym.Env[Any, Any]) -> Dynamics | None:

@@ -11,30 +11,14 @@ from sklearn.utils import check_random_state
 from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import has_fit_parameter
 
+from oda_rl import _validation as validation
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
-from oda_rl._validation import (
-    TakesMissing,
-    check_columns,
-    checked_labels,
-    checked_points,
-    checked_weights,
-    fitted_points,
-)
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.classifier import folds
 from oda_rl.annealing.clusterer import ODAClusterer
 from oda_rl.exemplars.base import ExemplarMixture
 from oda_rl.exemplars.estimators import INFEX, ConvexClustering, KernelVectorQuantization
-from oda_rl.files import schema
-from oda_rl.files.estimators import (
-    Filed,
-    Seed,
-    Supervised,
-    Unsupervised,
-    estimator,
-    validated,
-    within,
-)
+from oda_rl.files import estimators, schema
 from oda_rl.mixtures.base import StreamingMixture
 from oda_rl.mixtures.sgd import SGDGaussianMixture
 from oda_rl.mixtures.stochastic_em import StochasticEMGaussianMixture
@@ -152,7 +136,8 @@ def _filled(part: Weighted, points: FloatArray) -> Weighted:
 
 def _check_density(density: Any, n_features: int, where: str) -> None:
     """Raise an exception unless a density from a file could have been saved."""
-    if not isinstance(density, Filed) or getattr(density, "n_features_in_", 0) != n_features:
+    fits = getattr(density, "n_features_in_", 0) == n_features
+    if not isinstance(density, estimators.Filed) or not fits:
         raise TypeError(f"{where} is no density of {n_features} features")
     density._validate_params()  # type: ignore[attr-defined]
     schema.check_contents(density, {"d": n_features}, where)
@@ -163,7 +148,7 @@ def _log_densities(density: Any, points: FloatArray) -> FloatArray:
     return np.asarray(np.maximum(density.score_samples(points), -1e300))
 
 
-class _OfDensities(Filed, TakesMissing):
+class _OfDensities(estimators.Filed, validation.TakesMissing):
     """Estimators that take missing values if their density is a Gaussian mixture."""
 
     estimator: Any
@@ -176,8 +161,8 @@ _MIN_LOG = -36.0  # of probabilities, about the rounding of double precision
 _TEMPERATURES = np.geomspace(1.0, 4096.0, 49)
 
 
-@estimator
-class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
+@estimators.estimator
+class DensityClassifier(estimators.Supervised, ClassifierMixin, _OfDensities):
     """Classify by Bayes' rule, with one density a class.
 
     A density of many features is overconfident, so the logarithms are divided by a temperature.
@@ -220,7 +205,7 @@ class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
     """
 
     estimator: Annotated[Any, HasMethods(["fit", "score_samples"]), None] = None
-    random_state: Seed = None
+    random_state: estimators.Seed = None
 
     _stored = STORED
     _LEARNED: ClassVar[dict[str, Any]] = {
@@ -239,12 +224,13 @@ class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
             for k, density in enumerate(self.densities_):
                 _check_density(density, sizes["d"], f"{where}.densities_[{k}]")
 
-    @validated
+    @estimators.validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
-        points, labels = checked_labels(self, X, y, reset=True)
-        points, labels, weights = counted(points, labels, checked_weights(sample_weight, points))
+        points, labels = validation.checked_labels(self, X, y, reset=True)
+        weights = validation.checked_weights(sample_weight, points)
+        points, labels, weights = counted(points, labels, weights)
         self.classes_, classes = np.unique(labels, return_inverse=True)
-        check_columns(self, points)
+        validation.check_columns(self, points)
         data = weighted(points, weights, classes.astype(np.int64))
         options, seed = _to_fit(self, data)
         density, self.temperature_ = options[0], 1.0
@@ -264,7 +250,7 @@ class DensityClassifier(Supervised, ClassifierMixin, _OfDensities):
 
     def predict_log_proba(self, X: npt.ArrayLike) -> FloatArray:
         """Logarithms of :meth:`predict_proba`, shape (n, C)."""
-        points = fitted_points(self, X)  # first: it says so where nothing has been fitted
+        points = validation.fitted_points(self, X)  # first: it says so if nothing is fitted
         return _posterior(_logs(self.densities_, points), self.class_prior_, self.temperature_)
 
     def _fitted(self, density: Any, data: Weighted, seed: int) -> tuple[FloatArray, list[Any]]:
@@ -302,8 +288,8 @@ def _posterior(logs: FloatArray, prior: FloatArray, temperature: float) -> Float
     return np.asarray(log_softmax(np.log(prior) + logs / temperature, axis=1))
 
 
-@estimator
-class DensityOutlierDetector(Unsupervised, OutlierMixin, _OfDensities):
+@estimators.estimator
+class DensityOutlierDetector(estimators.Unsupervised, OutlierMixin, _OfDensities):
     """Detect outliers: samples of a lower density than a share of the training samples.
 
     Parameters
@@ -335,8 +321,8 @@ class DensityOutlierDetector(Unsupervised, OutlierMixin, _OfDensities):
     """
 
     estimator: Annotated[Any, HasMethods(["fit", "score_samples"]), None] = None
-    contamination: Annotated[float, within("(0, 0.5]")] = 0.1
-    random_state: Seed = None
+    contamination: Annotated[float, estimators.within("(0, 0.5]")] = 0.1
+    random_state: estimators.Seed = None
 
     _stored = STORED
     _LEARNED: ClassVar[dict[str, Any]] = {
@@ -348,11 +334,11 @@ class DensityOutlierDetector(Unsupervised, OutlierMixin, _OfDensities):
         if schema.check_fitted((name in vars(self) for name in self._LEARNED), where):
             _check_density(self.density_, sizes["d"], f"{where}.density_")
 
-    @validated
+    @estimators.validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
-        points = checked_points(self, X, reset=True)
-        check_columns(self, points)
-        data = weighted(points, checked_weights(sample_weight, points))
+        points = validation.checked_points(self, X, reset=True)
+        validation.check_columns(self, points)
+        data = weighted(points, validation.checked_weights(sample_weight, points))
         options, seed = _to_fit(self, data)
         several = min(len(options), len(data.points)) > 1
         density = self._chosen(options, data, seed) if several else options[0]
@@ -386,7 +372,7 @@ class DensityOutlierDetector(Unsupervised, OutlierMixin, _OfDensities):
 
     def score_samples(self, X: npt.ArrayLike) -> FloatArray:
         """Log-density of each sample, shape (n,)."""
-        points = fitted_points(self, X)  # first: it says so if it is not
+        points = validation.fitted_points(self, X)  # first: it says so if it is not
         return _log_densities(self.density_, points)
 
     def decision_function(self, X: npt.ArrayLike) -> FloatArray:

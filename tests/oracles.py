@@ -514,15 +514,9 @@ def distance_to_another_action(diagram, actions, x, scale, rng, starts=3):
 
 def grid_neighbourhood(n_rows, n_columns, width):
     """Periodic Gaussian around each place of a grid, shape (K, K), rows summing to 1."""
-    places = [(r, c) for r in range(n_rows) for c in range(n_columns)]
-    out = np.empty((len(places), len(places)))
-    for k, (row, column) in enumerate(places):
-        for j, (r, c) in enumerate(places):
-            down = min(abs(r - row), n_rows - abs(r - row))
-            across = min(abs(c - column), n_columns - abs(c - column))
-            out[k, j] = np.exp(-(down**2 + across**2) / (2 * width**2))
-        out[k] /= out[k].sum()
-    return out
+    shape = n_rows, n_columns
+    rows = (som_pulls(k, shape, True, width) for k in range(n_rows * n_columns))
+    return np.array([pulls / pulls.sum() for pulls in rows])
 
 
 def gaussian_logs(point, weights, means, precisions):

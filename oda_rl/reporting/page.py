@@ -156,7 +156,7 @@ def write_page(agent: "Agent", report: Report, out: Path) -> Path:
 
 
 def page_of(agent: "Agent", report: Report) -> str:
-    """Return the HTML that :func:`write_page` writes."""
+    """Return the HTML of an agent's report, with figures and tables."""
     from oda_rl.agents import ModelAgent
 
     drawn = draw_figures(agent, report.seed, np.array(report.returns))
