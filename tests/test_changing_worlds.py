@@ -104,6 +104,10 @@ def test_a_pole_is_balanced_behind_noise_and_comes_back_from_a_file(tmp_path):
     one, other = (a._engine.state_arrays() for a in (agent, back))
     for name, array in one.items():
         np.testing.assert_array_equal(array, other[name], err_msg=name)
+    state = np.r_[0.0, 0.0, 0.05, 0.5, 1.9, np.zeros(7)]  # a clause of noise is 0.1 away
+    otherwise = 1 - int(agent.predict(state)[0])
+    agent.constrain(agent.edit().where("x[4] > 2", do=otherwise).done())
+    assert agent.explain(state).distance == pytest.approx(0.1, rel=0.2)
 
 
 class Swapping(gym.Wrapper):

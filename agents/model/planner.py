@@ -182,7 +182,12 @@ class Planner:
     @property
     def scale(self) -> FloatArray | None:
         """Inverse standard deviations of the components, 0 for constants; None before learning."""
-        return None if self.learned is None else self._varies / self.learned.at.scale
+        if self.learned is None:
+            return None
+        seen, at = self.memory.present.before, self.learned.at
+        deviations = np.where(at.ignored, seen.std(axis=0), at.scale) * (np.ptp(seen, axis=0) > 0.0)
+        np.divide(1.0, deviations, out=deviations, where=deviations > 0.0)
+        return np.asarray(deviations)
 
     @property
     def _varies(self) -> BoolArray:
