@@ -346,7 +346,7 @@ def test_a_run_keeps_the_steps_that_were_asked_for(tmp_path, monkeypatch, capsys
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Box2D
 @pytest.mark.parametrize(
-    "name", ["Hopper-v5", "Reacher-v5", "LunarLanderContinuous-v3", "BipedalWalker-v3"]
+    "name", ["Ant-v5", "Pusher-v5", "Reacher-v5", "LunarLanderContinuous-v3", "BipedalWalker-v3"]
 )
 def test_bodies_have_names(name):
     interface = ModelAgent(name).interface
