@@ -170,7 +170,9 @@ def test_words_of_continuous_actions():
         NAMES, torque, [[-4e-8], [6e-8]]
     )
     assert residue.rules().startswith("always torque = 5e-08·angle; ")
-    assert several.count("main = ") == several.count("side = ") == 3
+    lines = several.splitlines()[4:]  # after the scores
+    assert [line.split(" = ")[0] for line in lines[:3]] == ["cell 0:", "  main", "  side"]
+    assert several.count("\n  main = ") == several.count("\n  side = ") == 3
     bounds = np.array([[0, -1], [1, 1]])
     uneven = continuous(1, 2, 2).named(NAMES, ["main", "side"], bounds)
     assert uneven.rules().endswith("main at least 0 and at most 1, side at least -1 and at most 1")

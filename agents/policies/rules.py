@@ -426,8 +426,12 @@ class RulePolicy(Stored):
         ends = ", ".join(map("{} {}".format, named, limits))
         if len(own) == 1 and own.shape[1] > 1:  # a line for each component
             return "\n".join([*each[0], ends])
-        text = self._edited([", ".join(cell) for cell in each], components, named)
-        return f"{text}\n{ends}" if "\n" in text else f"{text}; {ends}"
+        if n == 1:
+            text = self._edited([cell for (cell,) in each], components, named)
+            return f"{text}\n{ends}" if "\n" in text else f"{text}; {ends}"
+        cells = [f"cell {k}" for k in range(len(each))]
+        lines = ["\n  ".join([f"{cell}:", *own]) for cell, own in zip(cells, each, strict=True)]
+        return "\n".join([self._edited(cells, components, named), *lines, ends])
 
     def _edited(self, said: Sequence[str], components: Sequence[str], named: Sequence[str]) -> str:
         """Put clauses and the scores into words, given the actions of all cells in words."""
