@@ -71,6 +71,7 @@ _COMPETES = "a rule climbed in real episodes may return more than the best of th
 _WINS = "a rule climbed in real episodes returns more than the best of the model"
 _MAX_COMPONENTS = 3  # of an action: with more, the first world has to be trusted for any rules
 _NEEDS_NONE = "a climb needs no model of more than three components of an action"
+_TOO_WIDE = f"a climb needs no model of more than {MAX_WIDTH} components of an observation"
 _UNLIMITED = 1000  # steps of an episode without a time limit
 
 
@@ -94,7 +95,7 @@ class Fallback:
         n, total = agent.interface.n_components, agent.num_timesteps + run.total - run.steps
         climbs = n > _MAX_COMPONENTS and total >= _MIN_LEFT
         if n > _MAX_COMPONENTS and agent.interface.n_features > MAX_WIDTH:
-            self.reason = _NEEDS_NONE
+            self.reason = _TOO_WIDE
         if self.reason is None:
             modelled = _modelled(agent, run.total - run.steps)
             agent._engine.min_wait = 0 if modelled == math.inf else int(_PLANNED * total)
@@ -120,7 +121,7 @@ class Fallback:
         if not run.over:
             many = run.total - run.steps >= _MIN_LEFT or n > _MAX_COMPONENTS
             new = n > 0 and many and self.fitted is None
-            new &= self.reason == _NEEDS_NONE or not _has_goal(agent._engine)
+            new &= self.reason in (_NEEDS_NONE, _TOO_WIDE) or not _has_goal(agent._engine)
             run.part = run.steps if run.part is None else run.part
             really = self._climbing if self.climb is not None or new else self._really
             yield from really(agent.env, agent._engine, run, rng)
