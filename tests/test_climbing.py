@@ -294,6 +294,12 @@ def test_a_climb_of_60_episodes_begins_and_ends_with_a_known_rule_only_if_that_i
 
 
 @pytest.mark.parametrize("pays", [0.0, 1.0])
+def test_a_climb_of_few_episodes_ends_with_zeros_unless_it_is_better(pays):
+    env = gym.wrappers.TransformReward(Follow(), lambda reward: pays * reward)
+    assert climbed(env, 800)[0].output.any() == (pays == 1.0)
+
+
+@pytest.mark.parametrize("pays", [0.0, 1.0])
 def test_values_are_learned_where_episodes_end_though_survival_does_not_pay(pays):
     env = gym.wrappers.TransformReward(Pole(), lambda reward: pays * reward)
     assert _has_goal(ModelAgent(env, seed=0, **QUICK).learn(300)._engine) == (pays == 0.0)

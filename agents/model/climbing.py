@@ -52,7 +52,7 @@ _EQUAL = 1e-9  # relative difference of returns that is rounding
 _VARIES = 1e-6  # standard deviation of a component, relative to its mean
 _IDLE_STARTS, _CONSTANT = 8, 0.1  # to detect a survival bonus
 _DECIDING, _PRUNING = 0.07, 0.08  # shares of all steps
-_FINALISTS = 6
+_FINALISTS, _MIN_RACED = 6, 2  # rules; episodes of each against rule 0, cut if need be
 _MAX_GOALS = 3  # components, of which each doubles the number of cells
 _N_LATEST = 2000  # observations that are kept
 
@@ -239,15 +239,17 @@ class Climb:
         """Climb, decide and prune; yield the episodes of each iteration.
 
         ``env`` plays in ``place``, in episodes of at most ``longest`` steps; ``begun`` steps were
-        taken before. A new climb begins with the best of the rule 0 and the known ones. In the last
-        race it loses if a ``rival`` is better. ``actors``, with their Dask client and number, play
-        directions side by side, with the same result.
+        taken before. A new climb begins with the best of the rule 0 and the known ones; with few
+        episodes it ends with one of these unless it is better. In the last race it loses if a
+        ``rival`` is better. ``actors``, with their Dask client and number, play directions side by
+        side, with the same result.
         """
         total = begun + env.most
         self._env, self._place, self._longest, self._rng = env, place, longest, rng
         self._actors, self._before, self._all_steps = actors, begun, total
         self._seen = np.empty((longest, self.moments.shape[1]))  # in an episode
         known = [*map(self._rule, self.known[:, None])]
+        self._lasts = True  # whether episodes are as long as their horizon
         env.allow((1.0 - _DECIDING - _PRUNING) * total - begun - env.steps)
         if self.horizon == 0:
             self._begin()
@@ -257,9 +259,14 @@ class Climb:
         if len(self.returns):
             self._end_stage()
         self.decides, place.horizon = True, longest
-        # There are known rules if episodes are few: too few to prune, or to compare many rules.
+        # Few episodes are too few to prune, or to compare many rules.
+        few = self._lasts and total < MANY_EPISODES * longest
+        blind = few and rival is None and not known
+        known = [self._rule(np.zeros_like(self.output))] if blind else known
         share = 1.0 if known else 1.0 - _PRUNING
         env.allow(share * total - begun - env.steps)
+        if blind:
+            place.horizon = min(max(env.left // (2 * _MIN_RACED), 1), longest)
         order = np.lexsort(self.scores.T[::-1])[::-1]
         best = [self._rule(self.stages[k]) for k in order[: 1 if known else _FINALISTS]]
         best = [*best, *known] if known else [self.rule, *best]
@@ -272,7 +279,8 @@ class Climb:
         yield place.played()
         if self.loses:
             return
-        returns = np.array(raced.returns[raced.best])
+        returns = np.array(raced.returns[raced.best] if place.horizon == longest else [])
+        place.horizon = longest
         length = max((env.steps - before) / max(sum(map(len, raced.returns)), 1), 1.0)
         if np.count_nonzero(self.output) <= MAX_SIMPLIFIED:
             env.allow(0.5 * (env.most - env.steps))
@@ -397,6 +405,7 @@ class Climb:
         self.returns = np.append(self.returns, total / returns.size)
         whole = np.array([len(one) == place.horizon for one in seen[: returns.size]])
         halves = halves[whole.reshape(-1, 2).all(axis=1)]  # others end within a half
+        self._lasts = bool(whole.any())
         self.differences = np.concatenate([self.differences, halves[:, 0] - halves[:, 1]])
         flat = np.ptp(returns) <= _EQUAL * np.abs(returns).max()
         if not flat:
