@@ -22,7 +22,7 @@ CART = BOX, spaces.Discrete(2, start=1)  # place, speed, warmth; pushed by 1 or 
 GLIDER = BOX, spaces.Box(-2.0, 2.0, (1,), np.float64)
 
 
-def random_world(rng, boxed, quadratic=False, waves=0, cells=0, levels=False, rewards=2):
+def random_world(rng, boxed, quadratic=False, waves=0, cells=0, levels=False, rewards=2, rows=4):
     """Arrays of a world with a circle, in which about every other step ends."""
     codes = 2 if boxed else 3
     size = 1 + D + (D * (D + 1) // 2 if quadratic else 0)
@@ -33,7 +33,7 @@ def random_world(rng, boxed, quadratic=False, waves=0, cells=0, levels=False, re
         frame = np.concatenate([frame, [[np.nan, np.nan, value] for value in (-1.0, 0.5, 2.0)]])
     sinusoids = rng.normal(size=(LAWS, 2 * D + 1, waves)).astype(np.float32)
     sinusoids[:, D + 1 :] *= 0.02  # as small as fitted ones: single precision adds up
-    n_features = codes, *laws.n_reward_features(D, codes, boxed, 2, 1)
+    n_features = codes, *laws.n_reward_features(D, codes, boxed, rows, 1)
     return WorldArrays(
         boxed,
         frame,
@@ -45,7 +45,7 @@ def random_world(rng, boxed, quadratic=False, waves=0, cells=0, levels=False, re
         rng.uniform(0.5, 2.0, size=LAWS),
         np.zeros((0, D)),
         rng.normal(size=n_features[rewards]),
-        rng.normal(size=(2, D)),
+        rng.normal(size=(rows, D)),
         np.array([-20.0, 20.0, -np.inf, np.inf]),
         np.array([[2.0, 1.0, 0.6], [0.0, -1.0, -1.2]]),
         np.array([[0, 0], [1, 0], [2, 3], [3, 3]]),
@@ -69,7 +69,7 @@ def asked(arrays):
     [
         ({}, 1e-9),
         ({"quadratic": True, "levels": True}, 1e-9),
-        ({"cells": 7, "rewards": 1}, 1e-9),
+        ({"cells": 7, "rewards": 1, "rows": 2}, 1e-9),
         ({"quadratic": True, "cells": 5, "rewards": 0}, 1e-9),
         ({"quadratic": True, "waves": 20}, 1e-5),
     ],
@@ -127,6 +127,8 @@ def test_rewards_have_an_origin_of_their_own(boxed, origin):
         (-((after[:, 1] - place) ** 2) + codes[:, 1] * (before[:, 0] - place), 1e-3),
         (codes[:, 1] * (after[:, 0] - place) + before[:, 0] * (after[:, 1] - place), 1e-3),
         (np.maximum(np.abs(after[:, 0] - place) - 0.5, 0.0), 0.15),  # none in a band
+        (-np.hypot(after[:, 0] - place, 3.0 * (after[:, 2] - place)), 1e-3),
+        (before[:, 1] - np.linalg.norm(after - place, axis=1), 1e-3),
     ):
         law = fit_rewards(at, before, codes, after, wanted, boxed, rng)
         found = reward_features(at, law.hinges, before, codes, after, boxed) @ law.weights

@@ -34,8 +34,8 @@ class WorldArrays(NamedTuple):
     residuals: FloatArray  # residuals of the laws, to draw noise from, shape (n or 0, d)
     rewards: FloatArray  # weights of the reward's features, shape (n,)
     hinges: FloatArray | None
-    """Hinges of the reward, standardised, shape (H, d); None in compiled code where it depends on
-    the action alone."""
+    """Hinges of the reward, standardised, and centre and weights of a distance if it has one, shape
+    (2 or 4, d); None in compiled code where it depends on the action alone."""
     bounds: FloatArray
     """Lowest and highest reward, lowest return, and the squared distance from the nearest cell
     beyond which predictions are not trusted, shape (4,)."""
@@ -53,6 +53,7 @@ class WorldArrays(NamedTuple):
 
 
 MEAN, SCALE, LOW, HIGH, LEVELS = range(5)  # rows of the frame
+HINGES = 2  # of each component
 
 
 class Scratch(NamedTuple):
@@ -215,13 +216,9 @@ _MAX_DEVIATIONS = 3.0  # columns are clipped: heavy tails are correlated by chan
 
 
 def noise_among(
-    at: Coordinates,
-    before: FloatArray,
-    codes: FloatArray,
-    rewards: FloatArray,
-    after: FloatArray,
-    ended: BoolArray,
-) -> BoolArray:
+    at: Coordinates, before: FloatArray, codes: FloatArray, rewards: FloatArray,
+    after: FloatArray, ended: BoolArray,
+) -> BoolArray:  # fmt: skip
     """Return which components are noise, shape (d,), judging by coded steps."""
     n, d = before.shape
     noise = np.zeros(d, dtype=np.bool_)

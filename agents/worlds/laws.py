@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 
 from oda_rl._types import FloatArray
-from oda_rl.agents.worlds.coordinates import Coordinates, Single
+from oda_rl.agents.worlds.coordinates import HINGES, Coordinates, Single
 from oda_rl.annealing.cells import anneal
 
 _POOLED = 0.02  # weight of the prior: the moments of all actions
@@ -35,8 +35,9 @@ _CONSTANT = 1e-9  # relative spread of rewards that are all equal
 _MAX_REWARDS = 8_000  # steps to learn from
 _MAX_COLUMNS = 600  # of a regression without waves: its time grows with their square
 _ROWS_PER_COLUMN = 1.25
-_HINGES = 2  # for each component
 _HINGE_SAMPLE, _HINGE_GRID, _HINGE_ROUNDS = 1000, 17, 4
+_LEFT, _LITTLE = 0.02, 1e-8  # shares that a distance may leave, and below which none is needed
+_OF_DISTANCE, _NFEV, _BEST = 3, 200, 0.98  # components; quantile of rewards at the centre
 
 
 @dataclass(frozen=True)
@@ -97,13 +98,9 @@ def monomials(points: FloatArray, quadratic: bool) -> FloatArray:
 
 
 def fit_law(
-    form: Form,
-    points: FloatArray,
-    codes: FloatArray,
-    change: FloatArray,
-    max_cells: int,
+    form: Form, points: FloatArray, codes: FloatArray, change: FloatArray, max_cells: int,
     rng: np.random.Generator,
-) -> Law:
+) -> Law:  # fmt: skip
     """Fit a law to steps.
 
     ``points`` (n, d) are standardised, ``codes`` (n, C) of actions, ``change`` (n, d) as of
@@ -243,37 +240,34 @@ def _locals(
 
 
 def reward_features(
-    at: Coordinates,
-    hinges: FloatArray,
-    before: FloatArray,
-    codes: FloatArray,
-    after: FloatArray,
-    boxed: bool,
-    size: float = np.inf,
-) -> FloatArray:
+    at: Coordinates, hinges: FloatArray, before: FloatArray, codes: FloatArray, after: FloatArray,
+    boxed: bool, size: float = np.inf,
+) -> FloatArray:  # fmt: skip
     """Return the features of steps, shape (n, ·), in the order of compiled code.
 
     The action's code, squares of continuous actions; for the components z of the observations
     before and after it, standardised, their products with the code, z, z², squared angles, products
-    of two components unless all others are ``size``, and |z - h| for their hinges h, shape (H, d).
+    of two components unless all others are ``size``, |z - h| for their hinges h, and the distance
+    of each observation if ``hinges`` have its centre and weights, too, shape (2 or 4, d).
     """
-    own, (n_hinges, d), n_circles = codes[:, boxed:], hinges.shape, len(at.circles)
-    pairs = size > n_reward_features(d, codes.shape[1], boxed, n_hinges, n_circles)[0]
+    own, (n_rows, d), n_circles = codes[:, boxed:], hinges.shape, len(at.circles)
+    pairs = size > n_reward_features(d, codes.shape[1], boxed, n_rows, n_circles)[0]
     z = np.concatenate([at.standardised(before), at.standardised(after)], axis=1)
     i, k = np.triu_indices(z.shape[1] if pairs else 0, 1)
     angles = [np.arctan2(o[:, k], o[:, i]) ** 2 for o in (before, after) for i, k in at.circles]
-    bent = np.abs(z[:, :, None] - np.tile(hinges, 2).T).reshape(len(z), -1)
+    bent = np.abs(z[:, :, None] - np.tile(hinges[:HINGES], 2).T).reshape(len(z), -1)
     products = (own[:, :, None] * z[:, None, :]).reshape(len(z), -1)
     squares = own[:, : boxed * own.shape[1]] ** 2
+    bent = np.column_stack([bent, *_distances(hinges[HINGES:], np.split(z, 2, axis=1))])
     return np.column_stack([codes, squares, products, z, z**2, *angles, z[:, i] * z[:, k], bent])
 
 
 def n_reward_features(
-    d: int, n_codes: int, boxed: bool, n_hinges: int, n_circles: int
+    d: int, n_codes: int, boxed: bool, n_rows: int, n_circles: int
 ) -> tuple[int, int]:
     """Return the number of :func:`reward_features` without products of two, and with them."""
     own = n_codes - boxed
-    size = n_codes + boxed * own + 2 * (n_circles + d * (own + 2 + n_hinges))
+    size = n_codes + boxed * own + 2 * (n_circles + d * (own + 2 + HINGES)) + n_rows - HINGES
     return size, size + d * (2 * d - 1)
 
 
@@ -298,21 +292,16 @@ class Rewards(NamedTuple):
     """A law of rewards."""
 
     weights: FloatArray  # of the features, or of the action's code alone
-    hinges: FloatArray  # shape (H, d)
+    hinges: FloatArray  # and a distance, shape (2 or 4, d)
 
 
 def fit_rewards(
-    at: Coordinates,
-    before: FloatArray,
-    codes: FloatArray,
-    after: FloatArray,
-    rewards: FloatArray,
-    boxed: bool,
-    rng: np.random.Generator,
-) -> Rewards:
+    at: Coordinates, before: FloatArray, codes: FloatArray, after: FloatArray,
+    rewards: FloatArray, boxed: bool, rng: np.random.Generator,
+) -> Rewards:  # fmt: skip
     """Fit a law of rewards, which is linear in its features; a constant where all are equal."""
     n, d = before.shape
-    hinges = np.zeros((_HINGES, d))
+    hinges = np.zeros((HINGES, d))
     if is_constant(rewards):
         constant = float(rewards.mean()) if n else 0.0
         return Rewards(np.array([constant, *[0.0 if boxed else constant] * (codes.shape[1] - 1)]),
@@ -322,15 +311,19 @@ def fit_rewards(
         rows = rng.choice(rows, _MAX_REWARDS, replace=False)
     steps = before[rows], codes[rows], after[rows]
     wanted = rewards[rows]
-    sizes = n_reward_features(d, codes.shape[1], boxed, _HINGES, len(at.circles))
+    sizes = n_reward_features(d, codes.shape[1], boxed, HINGES, len(at.circles))
     size = sizes[sizes[1] <= min(len(rows) / _ROWS_PER_COLUMN, _MAX_COLUMNS)]
     drawn = slice(None, None, max(len(rows) // _HINGE_SAMPLE, 1))
     some = steps[0][drawn], steps[1][drawn], steps[2][drawn]
-    bent = 2 * d * _HINGES
+    bent = 2 * d * HINGES
     smooth = np.asfortranarray(reward_features(at, hinges, *some, boxed, size))[:, :-bent]
+    distance = hinges[:0]
     if len(smooth) > smooth.shape[1]:
         z = [at.standardised(observations) for observations in (some[0], some[2])]
-        hinges = _fit_hinges(z, smooth, wanted[drawn])
+        distance = _fit_distance(z, smooth[:, : sizes[0] - bent], wanted[drawn])
+        smooth = np.column_stack([smooth, *_distances(distance, z)])
+        hinges = np.concatenate([_fit_hinges(z, smooth, wanted[drawn]), distance])
+    size += len(distance)
     columns = np.asfortranarray(reward_features(at, hinges, *steps, boxed, size))
     weights = np.zeros(size)
     origin = wanted.mean() if abs(wanted.mean()) > _FAR_OFF * wanted.std() else 0.0
@@ -345,6 +338,49 @@ def fit_rewards(
     return Rewards(weights, hinges)
 
 
+def _distances(distance: FloatArray, points: list[FloatArray]) -> list[FloatArray]:
+    """Return the distances, shape (n,), of each points, (n, d); none without a distance."""
+    if len(distance) == 0:
+        return []
+    centre, weights = distance
+    return [np.sqrt(((weights * (one - centre)) ** 2).sum(axis=1)) for one in points]
+
+
+def _fit_distance(z: list[FloatArray], plain: FloatArray, rewards: FloatArray) -> FloatArray:
+    """Return a distance that explains almost all that other features leave, or none.
+
+    It is of two or three components, added one by one. Centre and weights are fitted from those of
+    the best states, so that shifts and units of observations change nothing. ``plain`` are features
+    without products, ``z`` the standardised observations before and after steps.
+    """
+    from scipy import optimize
+
+    (n, d), basis, used = z[1].shape, np.linalg.qr(plain)[0], list[int]()
+    beyond = rewards - basis @ (basis.T @ rewards)
+    if n <= 2 * plain.shape[1] or beyond.var() <= _LITTLE * rewards.var():
+        return np.zeros((0, d))
+
+    def left(numbers: FloatArray, own: list[int]) -> FloatArray:
+        shape = np.insert(numbers, len(own), 1.0).reshape(2, -1)  # the first weight is 1
+        columns = np.column_stack(_distances(shape, [one[:, own] for one in z]))
+        columns -= basis @ (basis.T @ columns)
+        return np.asarray(beyond - columns @ np.linalg.lstsq(columns, beyond)[0])
+
+    best = z[1][rewards >= np.quantile(rewards, _BEST)].mean(axis=0)
+    distance = np.stack([best, np.ones(d)])
+    for _ in range(min(_OF_DISTANCE, d)):
+        more = [[*used, j] for j in range(d) if j not in used]
+        start = [np.append(distance[0, own], distance[1, own[1:]]) for own in more]
+        used, numbers = min(zip(more, start, strict=True), key=lambda one: left(*one[::-1]).var())
+        found = optimize.root(left, numbers, (used,), method="lm", options={"maxiter": _NFEV})
+        distance[:, used] = np.insert(found.x, len(used), 1.0).reshape(2, -1)
+        if found.fun.var() <= _LEFT * beyond.var():
+            within = np.abs(distance[0]) <= np.abs(z[1]).max(axis=0)
+            distance[1] *= np.isin(range(d), used)
+            return distance[: 2 * (len(used) > 1 and within[used].all())]
+    return np.zeros((0, d))
+
+
 def _fit_hinges(z: list[FloatArray], smooth: FloatArray, rewards: FloatArray) -> FloatArray:
     """Return the hinges that explain most of what smooth features leave, shape (H, d).
 
@@ -352,11 +388,11 @@ def _fit_hinges(z: list[FloatArray], smooth: FloatArray, rewards: FloatArray) ->
     standardised observations before and after steps, shape (n, d).
     """
     d = z[0].shape[1]
-    hinges = np.zeros((_HINGES, d))
+    hinges = np.zeros((HINGES, d))
     basis = np.linalg.qr(smooth)[0]
     left = rewards - basis @ (basis.T @ rewards)
     variance = float(((rewards - rewards.mean()) ** 2).sum())
-    for h in range(_HINGES):
+    for h in range(HINGES):
         for j in range(d):
             ends = np.quantile(np.concatenate([one[:, j] for one in z]), (0.02, 0.98))
             grid = np.linspace(ends[0], ends[1], _HINGE_GRID)

@@ -44,13 +44,9 @@ class Ends(NamedTuple):
 
 
 def fit_ends(
-    points: FloatArray,
-    ended: BoolArray,
-    margin: float,
-    n_laws: int,
-    known: IntArray | None,
+    points: FloatArray, ended: BoolArray, margin: float, n_laws: int, known: IntArray | None,
     rng: np.random.Generator,
-) -> Ends:
+) -> Ends:  # fmt: skip
     """Learn where episodes end.
 
     ``points``, shape (n, d), are standardised observations after steps; thresholds lie at a share
@@ -248,13 +244,9 @@ class Learned:
 
 
 def learn_world(
-    seen: CodedSteps,
-    worst: float,
-    boxed: bool,
-    n_laws: int,
-    before: Chosen | None,
+    seen: CodedSteps, worst: float, boxed: bool, n_laws: int, before: Chosen | None,
     rng: np.random.Generator,
-) -> Learned:
+) -> Learned:  # fmt: skip
     """Learn a world.
 
     ``worst`` is the lowest return of an episode, minus infinity if none has ended. Each of the
@@ -279,14 +271,9 @@ class _Fit:
     """Steps, and all of a world but its laws."""
 
     def __init__(
-        self,
-        seen: CodedSteps,
-        worst: float,
-        boxed: bool,
-        n_laws: int,
-        terms: IntArray | None,
+        self, seen: CodedSteps, worst: float, boxed: bool, n_laws: int, terms: IntArray | None,
         rng: np.random.Generator,
-    ) -> None:
+    ) -> None:  # fmt: skip
         at, cut = coordinates.read(seen.before, seen.after)
         self.at = at = at.ignoring(coordinates.noise_among(at, *seen))
         self.seen, self.boxed, self.worst, self.rng = seen, boxed, worst, rng
@@ -463,7 +450,9 @@ def world_from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Lear
     require(sizes["F"] in (1 + d, 1 + d + d * (d + 1) // 2), f"laws have {sizes['F']} features")
     require(sizes["locals"] in (0, sizes["K"]), f"locals has laws of {sizes['locals']} cells")
     require(sizes["locals"] == 0 or sizes["K"] >= 3, "locals blends three cells: there are fewer")
-    allowed = n_codes, *n_reward_features(d, n_codes, boxed, sizes["hinges"], len(circles))
+    n_rows, two = sizes["hinges"], coordinates.HINGES
+    require(n_rows in (two, two + 2), f"hinges has {n_rows} rows, not {two} or {two + 2}")
+    allowed = n_codes, *n_reward_features(d, n_codes, boxed, n_rows, len(circles))
     require(sizes["R"] in allowed, f"rewards has {sizes['R']} weights, not one of {allowed}")
     least, greatest, _, far = arrays["world_bounds"].tolist()
     right = -np.inf < least <= greatest and far >= 0.0

@@ -8,6 +8,7 @@ from oda_rl._compile import inlined, integer, reordered, spliced
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.worlds.coordinates import (
     HIGH,
+    HINGES,
     LEVELS,
     LOW,
     MEAN,
@@ -122,15 +123,22 @@ def _reward(
             angle = math.atan2(y[circles[q, 1]], y[circles[q, 0]])
             total += weights[f] * angle * angle  # type: ignore[assignment]
             f += 1
-    if weights.shape[0] > f + n * hinges.shape[0]:  # there are weights of products
+    n_rows = hinges.shape[0]
+    if weights.shape[0] > f + n * HINGES + n_rows - HINGES:  # there are weights of products
         for j in range(n):
             for k in range(j + 1, n):
                 total += weights[f] * z[j] * z[k]
                 f += 1
     for j in range(n):
-        for h in range(hinges.shape[0]):
+        for h in range(HINGES):
             total += weights[f] * abs(z[j] - hinges[h, j % n_features])
             f += 1
+    for q in range(n_rows - HINGES):  # the distance before the step, and after it
+        square = 0.0
+        for j in range(n_features):
+            gap = z[q * n_features + j] - hinges[HINGES, j]
+            square += (hinges[HINGES + 1, j] * gap) ** 2
+        total += weights[f + q] * math.sqrt(square)
     return total
 
 
