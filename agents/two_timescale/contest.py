@@ -17,7 +17,9 @@ constant       each discrete action (of more than 17, 17 evenly spaced ones), or
 luck           not counted of a return is what its episode's start explains by linear regression
                over about a hundred episodes, once that is a quarter of the variance (its mean is 0)
 score          mean return less a standard error: the highest one wins, if its mean return is the
-               greatest, too, and is delivered
+               greatest, too, and is delivered. Of two with equal returns only, the later one wins
+overtaken      where returns of learning less a standard error exceed the incumbent's mean, what
+               learns is delivered: trials in many environments at once are few
 replay         after a snapshot that has lost, the incumbent plays three episodes, and more until it
                has n(t). Its mean forgets what is older than about n(t) episodes: those that it won
                by were lucky, and the world may change
@@ -41,6 +43,7 @@ BOLD, TIMID_SHARE, BOLD_COST, RETURN_MEMORY = 0.9, 0.05, 0.5, 0.1
 EPISODE_SHARE, MIN_EPISODES, MAX_EPISODES = 0.05, 5, 40  # of all steps; bounds of n(t)
 REPLAYS = 3
 TRIAL_SHARE, CONSTANT_SHARE, CHECK_SHARE = 0.3, 0.1, 0.05  # of all steps
+LEARNING_EPISODES = 10  # about as many does the running mean remember
 STUBBORN = 8  # every eighth trial without prospects takes place
 TRIAL_PAUSE = 0.5  # in episodes of the longest length
 CHECK_BELOW = 0.5  # standard deviations
@@ -131,9 +134,19 @@ class Contest(State):
             return self.constants[self.constant]
         return self.snapshot if self.kind == SNAPSHOT else self.best
 
-    def note_learning(self, episode_return: float, bold: bool) -> None:
+    def note_learning(self, episode_return: float, bold: bool) -> bool:
+        """Note an episode; return whether what learns is delivered, as it overtakes the best."""
+        best, learning = self.best, self.learning
         (self.bold if bold else self.timid).note(episode_return, RETURN_MEMORY)
-        self.learning.note(episode_return, RETURN_MEMORY)
+        learning.note(episode_return, RETURN_MEMORY)
+        score = learning.mean - math.sqrt(RETURN_MEMORY * learning.variance)
+        known = best.n > 0 and learning.n > LEARNING_EPISODES
+        if self.kind in (REPLAY, CHECK) or not known or score <= best.mean:
+            return False
+        best.restore(learning.record)
+        best.n, self.best_score, self.delivered = LEARNING_EPISODES, score, -1
+        self.version += 1
+        return True
 
     def begin(self, elapsed: int) -> int:
         """Begin a trial if one is due after ``elapsed`` steps of the contest; return its kind."""
@@ -158,7 +171,7 @@ class Contest(State):
             return NONE
         else:
             self.kind, self.quota = SNAPSHOT, self._due(elapsed)
-            self.snapshot.n = 0
+            self.snapshot.n, self.snapshot.mean = 0, 0.0  # so that equal returns have their mean
         if self.kind in (REPLAY, CHECK) and not self.failures:
             self.floor = best.mean - FAILURE * math.sqrt(best.n) * self._error(best)
         self.begun = self.played = 0
@@ -216,7 +229,9 @@ class Contest(State):
             over = over or score > self.best.mean + math.sqrt(self.best.variance)
         wins = contends and over and score > self.best_score
         if self.best.n and candidate.mean <= self.best.mean:
-            wins = False  # the score may have risen because learning varies less
+            same = candidate.mean == self.best.mean and candidate.variance == self.best.variance
+            # The score may have risen because learning varies less; values are better after more.
+            wins = same and over and kind == SNAPSHOT and candidate.variance == 0.0
         if kind == CONSTANT and candidate.n < self._due(elapsed):
             wins = False  # with more episodes, perhaps
         if not contends:

@@ -469,7 +469,8 @@ class OnlineEngine(Engine):
         start = self.starts[state.ended]
         episode_return = contest.without_luck(state.last_return, start, running.trial)
         if running.trial == 0:
-            contest.note_learning(episode_return, running.bold)
+            if contest.note_learning(episode_return, running.bold):
+                self._copy(ql.BEST, ql.LIVE)
             kind = contest.begin(elapsed)
             if kind == contests.CONSTANT:
                 self._take_always(contest.actions[contest.constant])
