@@ -13,6 +13,7 @@ import numpy.typing as npt
 from gymnasium import spaces
 from gymnasium.vector import VectorEnv
 
+from oda_rl._compile import plain
 from oda_rl._types import FloatArray
 from oda_rl.agents.base import files
 from oda_rl.agents.base.agent import Agent
@@ -30,6 +31,7 @@ from oda_rl.agents.policies.cells import CellPolicy, MixturePolicy
 from oda_rl.agents.policies.joint import N_CELLS, TEMPERATURE, JointPolicy, levels_of
 from oda_rl.agents.two_timescale import paper
 from oda_rl.agents.two_timescale import qlearning as ql
+from oda_rl.agents.two_timescale.cells import COUNT
 from oda_rl.agents.two_timescale.engine import SCHEMA, OnlineEngine
 from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.diagram import ordered
@@ -39,9 +41,7 @@ from oda_rl.files.schema import Member, check_fields, require
 _OF_AGENT = vars(TwoTimescaleConfig()).keys()
 _OF_PARTITION = {name: vars(kind.Settings()).keys() for name, kind in PARTITIONS.items()}
 _BINS = 5  # values of a component of a continuous action
-_OF_ANNEALING = {
-    "max_cells", "cooling", "slow_exponent", "min_slow_step", "observe_every", "paper",
-}  # fmt: skip
+_OF_ANNEALING = {"max_cells", "cooling", "slow_exponent", "min_slow_step", "observe_every", "paper"}
 
 
 class TwoTimescaleAgent(Simplifiable, Agent):
@@ -117,12 +117,6 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         self.partition = _made(partition, config)
         if self.partition is not None and (foreign := sorted(_OF_ANNEALING & own.keys())):
             raise TypeError(f"{foreign[0]} is a setting of partition='oda': leave one of them out")
-        if self.partition is None and (ratio := self.timescale_ratio) >= 1.0:
-            warnings.warn(
-                f"the step size of codevectors tends to {ratio:.3g} times that of values, where "
-                f"theory asks for 0: lower min_slow_step, or raise slow_exponent or min_step_size",
-                stacklevel=2,
-            )
         made = self._enter(described(env))
         interface = self._interface(names, action_names)
         if interface.n_values > 0 and self.partition is None:  # a cell for each value
@@ -139,7 +133,14 @@ class TwoTimescaleAgent(Simplifiable, Agent):
             if "metric" not in own:
                 axes = tuple(map(tuple, np.eye(interface.n_features).tolist()))
                 self.config = replace(self.config, metric=axes)
-            self.partition = self.partition or _annealed(self.config)
+            self.partition = self.partition or paper.Annealed(self.config)
+        annealed = isinstance(self.partition, paper.Annealed | None)
+        if annealed and (ratio := self.timescale_ratio) >= 1.0:
+            warnings.warn(
+                f"the step size of codevectors tends to {ratio:.3g} times that of values, where "
+                f"theory asks for 0: lower min_slow_step, or raise slow_exponent or min_step_size",
+                stacklevel=2,
+            )
         self._build(interface, self.config, seed)
         self._begin_in(made, env)
 
@@ -274,7 +275,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     def timescale_ratio(self) -> float:
         """Limit of b_n / a_t, slow over fast step size: 0 as the theory asks for, or more.
 
-        Of a codevector that all samples move. Other partitions have step sizes of their own.
+        Of a codevector that all samples move, between births and splits. Other partitions have
+        step sizes of their own.
         """
         config, exponent = self.config, self.config.step_exponent
         fast = max(config.min_step_size, config.step_size if exponent == 0.0 else 0.0)
@@ -288,8 +290,14 @@ class TwoTimescaleAgent(Simplifiable, Agent):
 
     def _facts(self) -> dict[str, str]:
         facts, contest = super()._facts(), self._engine.contest
-        if self.partition is None or self.config.paper:
-            facts["slow / fast step size"] = f"tends to {self.timescale_ratio:.3g}"
+        text = f"tends to {self.timescale_ratio:.3g}"
+        if self.partition is None:
+            n, config = self._engine.statistics[COUNT, : self._engine.n_cells], self.config
+            slow = np.maximum((n + 1.0) ** -config.slow_exponent, config.min_slow_step)
+            ratio = np.median(slow) / plain(ql.step_size_of)(self._engine.state)
+            text = f"{ratio:.3g} in the median of cells, {text}"
+        if isinstance(self.partition, paper.Annealed | None):
+            facts["slow / fast step size"] = text
         if contest.delivered >= 0:
             action = self.action_names[contest.actions[contest.delivered]]
             facts["delivered"] = f"always {action}: no snapshot has returned more"
@@ -297,7 +305,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
 
     def _about(self) -> dict[str, Any]:
         names = [name for name, kind in PARTITIONS.items() if type(self.partition) is kind]
-        annealed = self.partition is None or isinstance(self.partition, paper.Annealed)
+        annealed = isinstance(self.partition, paper.Annealed | None)
         own = "oda" if annealed else type(self.partition).__name__
         return {**super()._about(), "partition": names[0] if names else own}
 
@@ -334,17 +342,13 @@ class TwoTimescaleAgent(Simplifiable, Agent):
             partition = _made(name, {key: settings[key] for key in of_partition})
         interface, config = Interface.from_json(metadata["interface"]), TwoTimescaleConfig(**own)
         check_fields(config)
-        self.partition = _annealed(config) if config.paper and partition is None else partition
+        self.partition = partition or (paper.Annealed(config) if config.paper else None)
         check_fields(getattr(partition, "settings", config))
         self._build(interface, config, None)
         self._note_threshold(metadata)
 
 
 _METHODS = "start", "observe"  # of a partition; those that are saved have two more
-
-
-def _annealed(config: TwoTimescaleConfig) -> paper.Annealed:
-    return paper.Annealed(config.max_cells, config.cooling, config.observe_every)
 
 
 def _made(partition: str | Partition, settings: Mapping[str, Any]) -> Partition | None:

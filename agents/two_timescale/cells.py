@@ -173,13 +173,6 @@ def update(
 
 
 @spliced
-def sharpened(weight: float) -> float:
-    """Return w⁴ = w^BLEND, quicker than a power."""
-    square = weight * weight
-    return square * square
-
-
-@spliced
 def observe(
     policy: Codebook,
     moments: Moments,
@@ -198,11 +191,11 @@ def observe(
     n_actions = (models.shape[1] - d) // 2
     rate, total = max(1.0 / (n_observed + 1.0), 1.0 / MASS_STEPS), 0.0
     for j in range(n):
-        total += sharpened(weights[j])
+        total += weights[j] ** 4  # BLEND
     for k in range(integer(policy.head[N_CELLS])):
         masses[k] *= 1.0 - rate
     for j in range(n):
-        k, share, climb = near[j], sharpened(weights[j]) / total, 0.0
+        k, share, climb = near[j], weights[j] ** 4 / total, 0.0
         if share < SMALLEST_SHARE:
             continue
         masses[k] += rate * share

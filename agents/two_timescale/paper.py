@@ -16,6 +16,7 @@ import numpy as np
 
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.partitions.base import Lineage
+from oda_rl.agents.two_timescale.settings import TwoTimescaleConfig
 from oda_rl.files.schema import check, real
 
 SETTINGS: dict[str, Any] = {
@@ -40,19 +41,19 @@ MERGED, IDLE = 0.3, 1e-4  # ε_n, in T, and ε_r
 class Annealed:
     """Codevectors of states by Algorithm 1, as a :class:`~oda_rl.agents.Partition`.
 
-    ``capacity`` is K_max, above half of which codevectors no longer split, ``cooling`` γ and
-    ``every`` N: it learns from every N-th state.
+    ``max_cells`` is K_max: once more than half as many are left at the end of a level, or T is
+    below ε_c, there are no more levels. ``cooling`` is γ, and ``observe_every`` N.
     """
 
-    def __init__(self, capacity: int, cooling: float, every: int) -> None:
-        self.capacity, self.cooling, self.every = capacity, cooling, every
+    def __init__(self, config: TwoTimescaleConfig) -> None:
+        self.capacity, self.config = config.max_cells, config
 
     def prepare(self, n_features: int, rng: np.random.Generator) -> None:
         """Make its arrays."""
         self._rng = rng
         self._placed: FloatArray = np.zeros((self.capacity, n_features))
         self._masses: FloatArray = np.zeros(self.capacity)
-        # Number of codevectors, T, samples at it, and ε_c in the observations' units.
+        # Number of codevectors, T, samples at it, and squared ε_c, or 0 after the last level.
         self._level: FloatArray = np.zeros(4)
 
     @property
@@ -73,26 +74,25 @@ class Annealed:
 
     def observe(self, observations: FloatArray) -> Lineage | None:
         """Learn from every N-th observation; at the end of a level merge, drop, cool and split."""
-        before, n = self.codevectors, int(self._level[0])
+        n = int(self._level[0])
         placed, masses = self._placed[:n], self._masses[:n]
-        for x in observations[:: self.every]:
+        for x in observations[:: self.config.observe_every]:
             offsets = x - placed
             distances = (offsets**2).sum(axis=1)
             shares = masses * np.exp((distances.min() - distances) / max(self._level[1], 1e-300))
             shares /= shares.sum()
             self._level[2] += 1
-            rate = 1.0 / (self._level[2] + 1.0)
+            rate = (self._level[2] + 1.0) ** -self.config.slow_exponent
+            rate = max(rate, self.config.min_slow_step)
             masses += rate * (shares - masses)
             moves = (rate * shares / np.maximum(masses, 1e-300))[:, None] * offsets
             placed += moves  # = σ / p
             seen_enough = self._level[2] >= max(MIN_SAMPLES, SAMPLES * n)
-            if seen_enough and (moves**2).sum(axis=1).max() <= self._level[3]:
-                self._end_level(n)
-                break
-        gaps = ((self.codevectors[:, None] - before) ** 2).sum(axis=2)
-        return np.eye(n)[gaps.argmin(axis=1)] if len(gaps) != n else np.eye(n)
+            if seen_enough and (moves**2).sum(axis=1).max() < self._level[3]:
+                return self._end_level(n)
+        return np.eye(n)
 
-    def _end_level(self, n: int) -> None:
+    def _end_level(self, n: int) -> Lineage:
         placed, masses, temperature = self._placed[:n].copy(), self._masses[:n], self._level[1]
         effective: list[int] = []
         for k in np.argsort(-masses, kind="stable"):
@@ -101,16 +101,20 @@ class Annealed:
                 effective.append(k)
             elif gaps.min() < MERGED * temperature:
                 masses[effective[int(gaps.argmin())]] += masses[k]
-        placed, masses = placed[effective], masses[effective].copy()
-        temperature *= self.cooling
-        if 2 * len(placed) <= self.capacity:
+        placed, masses, lineage = placed[effective], masses[effective], np.eye(n)[effective]
+        temperature *= self.config.cooling
+        if 2 * len(placed) > self.capacity or temperature < self._level[3]:
+            self._level[3] = 0.0  # so that codevectors converge
+        else:
+            self._level[2] = 0
             size = SHIFT * np.sqrt(temperature / placed.shape[1])
             shift = size * self._rng.normal(size=placed.shape)
             placed = np.concatenate([placed + shift, placed - shift])
-            masses = np.tile(0.5 * masses, 2)
+            masses, lineage = np.tile(masses, 2), np.tile(lineage, (2, 1))
         n = len(placed)
         self._placed[:n], self._masses[:n] = placed, masses / masses.sum()
-        self._level[:3] = n, temperature, 0
+        self._level[:2] = n, temperature
+        return lineage
 
     def state(self) -> Mapping[str, Array]:
         return {"placed": self._placed, "masses": self._masses, "level": self._level}
@@ -118,11 +122,7 @@ class Annealed:
     def restore(self, state: Mapping[str, Array]) -> None:
         """Take over what :meth:`state` returned, or raise InvalidFileError."""
         k, d = self._placed.shape
-        schema = {
-            "placed": real("K, d"),
-            "masses": real("K", "[0, 1]"),
-            "level": real("4", "[0, inf)"),
-        }
-        check(state, schema, {"K": k, "d": d})
+        schema = {"placed": real("K, d"), "masses": real("K", "[0, 1]")}
+        check(state, {**schema, "level": real("4", "[0, inf)")}, {"K": k, "d": d})
         for name, array in self.state().items():
             array[:] = state[name]

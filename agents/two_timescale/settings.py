@@ -38,7 +38,7 @@ class TwoTimescaleConfig(Checked):
     Both timescales have Robbins-Monro step sizes: a_t = max(min_step_size, step_size (1 + t /
     step_size_steps)^-step_exponent) of the values, and b_n = max(min_slow_step, (n +
     1)^-slow_exponent) of the n-th sample of a codevector. Exponents of 0 are constant steps, of 1
-    harmonic ones. The theory requires b_n / a_n → 0; ``print(agent)`` shows the limit.
+    harmonic ones. Theory requires b_n / a_n → 0: see ``print(agent)``.
     """
 
     max_cells: Annotated[int, at_least(1), _FEW] = 256

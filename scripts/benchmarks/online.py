@@ -22,7 +22,7 @@ EXPERIMENT = Experiment("benchmark_online")
 CHECKPOINTS, EPISODES = (100_000, 200_000), 100  # greedy episodes at each
 LANDER, LATER = "LunarLander-v3", (200_000, 500_000)
 TILES = "tile coding"
-# 256 cells each, or as near as a grid comes to that; "paper" is Algorithm 2 as it is printed.
+# 256 cells each, or as near as a grid comes to that; "paper" is Algorithm 2, misprints corrected.
 CELLS: dict[str, dict[str, Any]] = {
     "oda": {},
     "paper": {"paper": True},
