@@ -41,7 +41,7 @@ from oda_rl.files.schema import (
 )
 from oda_rl.samples import cell_means, filled, holes, weighted
 
-LEVEL_SAMPLES = 100  # at least, at each temperature
+LEVEL_SAMPLES = 100  # at least, at each temperature; and from one exchange to the next
 _OVERGROWTH = 2  # a codebook grows to twice its size and is merged down to it
 FAST_COOLING = 0.6  # factor of the temperature where the codebook is refined afterwards
 FEW_CLUSTERS = 20  # at most: a codebook that is refined afterwards needs fewer levels
@@ -53,6 +53,8 @@ _MAX_PASSES = 20  # of a level, while codevectors move
 _MEASURED = 1.0 / 300.0  # of the threshold of merging, where the codevectors that split are known
 NEGLIGIBLE = 1e-14  # of the data's scale: nothing is left to be told apart
 _BLOCK = 4096  # samples that are brought to double precision at once
+_DRAWN = 10  # samples that a codevector may move to in an exchange
+_WORTH_MOVING = 0.5  # of the mean distortion of a cell, which it must save: less may be noise
 
 
 @dataclass(frozen=True)
@@ -209,13 +211,9 @@ class Distribution:
     """
 
     def __init__(
-        self,
-        points: FloatArray,
-        classes: IntArray,
-        weights: FloatArray,
-        rng: np.random.Generator,
+        self, points: FloatArray, classes: IntArray, weights: FloatArray, rng: np.random.Generator,
         n_features: int | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.points, self.classes, self.weights = weighted(points, weights, classes, n_features)
         n_classes = int(self.classes.max()) + 1
         self._bounds = np.searchsorted(self.classes, np.arange(n_classes + 1))
@@ -297,8 +295,9 @@ class Annealer:
     ``n_features`` components of a point are features; the others are averaged along.
 
     ``codevectors``, shape (K, d + q), are sorted by class, as are their ``masses``, which sum to 1
-    in each class. When annealing has ended (not ``active``) codevectors only move. The accuracy of
-    a level is measured on ``probe``, points and their classes.
+    in each class. When annealing has ended (not ``active``) codevectors only move. ``probe`` holds
+    the latest points and their classes. The accuracy of a level is measured on them, and with
+    ``forgetting`` codevectors move to them where that saves distortion.
     """
 
     SCHEMA: ClassVar[dict[str, Any]] = {
@@ -349,24 +348,18 @@ class Annealer:
         self._viewed: IntArray | None = None
 
     def begin(
-        self,
-        points: FloatArray,
-        classes: IntArray,
-        weights: FloatArray,
-        *,
-        class_weights: FloatArray | None = None,
-        init: FloatArray | None = None,
+        self, points: FloatArray, classes: IntArray, weights: FloatArray, *,
+        class_weights: FloatArray | None = None, init: FloatArray | None = None,
         data: Distribution | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         """Start with the mean of each class of these points, which also give the scale.
 
         Or with codevectors ``init``, shape (K, d): an equal number for each class. ``data`` show
         whether they split already.
         """
         d, totals = self.n_features, np.bincount(classes, weights).astype(np.float64)
-        common = np.zeros((1, points.shape[1]))
-        if holes(points) is not None:  # a class may have none
-            common = cell_means(points, weights, np.zeros_like(classes), common)
+        nothing = np.zeros((1, points.shape[1]))  # a class may lack all values of a feature
+        common = cell_means(points, weights, np.zeros_like(classes), nothing)
         means = cell_means(points, weights, classes, common.repeat(len(totals), axis=0))
         gaps = points[:, :d] - means[classes, :d]
         rounding = len(points) * np.finfo(np.float64).eps * np.abs(means[classes, :d])
@@ -420,21 +413,26 @@ class Annealer:
         known = len(self.class_weights)
         if classes.max(initial=-1) >= known:
             at = int(np.argmax(classes >= known))
-            if at > 0:
-                self.observe(points[:at], classes[:at], weights[:at])
+            self.observe(points[:at], classes[:at], weights[:at])
             self._add_class(points[at])
             self.observe(points[at:], classes[at:], weights[at:])
             return
         self.class_weights += np.bincount(classes, weights, minlength=len(self.class_weights))
-        at = 0
+        exchanges = self.schedule.forgetting > 0.0 and self.schedule.class_competition
+        at, wait = 0, LEVEL_SAMPLES if exchanges else _BLOCK
         while at < len(points):
-            taken = self.room if self.active else _BLOCK
+            taken = self.room if self.active else wait - self.n_samples_seen % wait
             block = slice(at, at + taken)
-            self._remember(points[block], classes[block])
+            if self.probe is not None:
+                recent = np.concatenate([self.probe[0], points[block][-PROBE:]])[-PROBE:]
+                labels = np.concatenate([self.probe[1], classes[block][-PROBE:]])[-PROBE:]
+                self.probe = recent, labels
             self._learn(points[block], classes[block], weights[block])
             at += taken
             if self.active and self.room <= 0 and not self._moves():
                 self._end_level()
+            elif exchanges and not self.active and self.n_samples_seen % wait == 0:
+                self._exchange()
 
     def anneal(self, data: Distribution, init: FloatArray | None = None) -> None:
         """Begin, and learn from data, drawn class by class, until the schedule ends."""
@@ -506,10 +504,8 @@ class Annealer:
         self.masses = level.weights / np.bincount(level.labels, level.weights)[level.labels]
         self.temperature, self.n_samples_seen = level.temperature, level.n_samples_seen
         self._keep()
-        if self.temperature > self._full_at:
-            self._full_at = np.inf
-        if self.temperature > self._frozen_at:
-            self._frozen_at = np.inf
+        self._full_at = np.inf if self.temperature > self._full_at else self._full_at
+        self._frozen_at = np.inf if self.temperature > self._frozen_at else self._frozen_at
         self.active = not self._is_over(level.distortion)
         self._open()
 
@@ -550,9 +546,8 @@ class Annealer:
         missing, priors = None if self._observed is not None else holes(points), None
         if missing is not None:
             first = int(missing.any(axis=1).argmax())
-            if first > 0:
-                self._learn(points[:first], classes[:first], weights[:first])
-                points, classes, weights = points[first:], classes[first:], weights[first:]
+            self._learn(points[:first], classes[:first], weights[:first])
+            points, classes, weights = points[first:], classes[first:], weights[first:]
             self._observed = np.repeat(self.masses[:, None], points.shape[1], axis=1)
         if not self.schedule.class_competition:
             priors = np.asarray(np.bincount(self.labels, self._opened[1]), np.float64)[self.labels]
@@ -566,11 +561,34 @@ class Annealer:
         self._level_samples += len(points)
         self.n_samples_seen += len(points)
 
-    def _remember(self, points: FloatArray, classes: IntArray) -> None:
-        """Keep the latest samples to measure the accuracy on."""
-        if self.probe is not None:
-            points = np.concatenate([self.probe[0], points[-PROBE:]])[-PROBE:]
-            self.probe = points, np.concatenate([self.probe[1], classes[-PROBE:]])[-PROBE:]
+    def _exchange(self) -> None:
+        """Move a codevector of each class to one of its latest samples, if that saves enough.
+
+        A step of local search (Lattanzi and Sohler, "A better k-means++ algorithm via local
+        search", ICML 2019), which tries some samples, rather those far from a codevector.
+        """
+        assert self.probe is not None
+        d, between, (points, classes) = self.n_features, self.divergence.between, self.probe
+        for c in np.unique(classes):
+            owned, latest = np.flatnonzero(self.labels == c), points[classes == c]
+            if len(owned) < 2:
+                continue
+            gaps = between(latest[:, :d], self.codevectors[owned, :d])
+            cells, (first, second) = gaps.argmin(axis=1), np.partition(gaps, 1, axis=1)[:, :2].T
+            tried = (first * self._rng.random(len(first))).argsort()[-_DRAWN:]
+            places = filled(latest[tried], self.codevectors[owned[cells[tried]]])
+            apart = between(latest[:, :d], places[:, :d])
+            apart[tried, np.arange(len(tried))] = np.inf  # an outlier saves nothing by itself
+            joined = np.minimum(apart, first[:, None])
+            left = np.minimum(apart, second[:, None]) - joined  # by the codevector that moves
+            costs = joined.sum(axis=0) + (cells == np.arange(len(owned))[:, None]) @ left
+            k, i = np.unravel_index(costs.argmin(), costs.shape)
+            if first.sum() - costs[k, i] > _WORTH_MOVING * first.sum() / len(owned):
+                pair = owned[[k, cells[tried[i]]]]
+                self.codevectors[pair[0]] = places[i]
+                self.masses[pair] = self.masses[pair].mean()
+                self._opened, self._viewed = (self.codevectors.copy(), self.weights()), None
+                self._observed = None
 
     def _accuracy(self) -> float | None:
         if self.probe is None or len(self.class_weights) < 2:

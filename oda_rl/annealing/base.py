@@ -393,7 +393,7 @@ class BaseODA(validation.TakesSingle, CellEstimator):
         embedded = self._embed_all(self._first_divergence, points)
         data = Distribution(embedded, classes, weights, rng, self.n_features_in_)
         current = self._new_annealer(n_classes, rng, refined, len(data.points), limit)
-        if n_classes > 1:
+        if n_classes > 1 or self.forgetting > 0.0:
             probe = data.spread(PROBE)
             current.probe = data.points[probe].astype(np.float64), data.classes[probe]
         current.anneal(data, self._checked_init(current.divergence, n_classes))
@@ -442,7 +442,7 @@ class BaseODA(validation.TakesSingle, CellEstimator):
             current = self._new_annealer(n_classes, np.random.default_rng(self._stream_seed))
             current.n_samples_seen = before + len(points[:n]) - len(first_points)
             embedded = self._embed_all(current.divergence, first_points)
-            current.probe = (embedded, marks[0]) if labelled else None
+            current.probe = (embedded, marks[0]) if labelled or self.forgetting > 0.0 else None
             current.begin(embedded, *marks, init=self._checked_init(current.divergence, n_classes))
             self._annealer = current
             if len(points) >= n:
@@ -525,12 +525,9 @@ def check_complete(points: FloatArray) -> None:
 
 
 def log_density(
-    points: FloatArray,
-    assign: Callable[[FloatArray], IntArray],
-    weights: FloatArray,
-    low: FloatArray,
-    high: FloatArray,
-) -> FloatArray:
+    points: FloatArray, assign: Callable[[FloatArray], IntArray], weights: FloatArray,
+    low: FloatArray, high: FloatArray,
+) -> FloatArray:  # fmt: skip
     """Log-density of the histogram at points, shape (n, d); -inf outside the box.
 
     ``weights``, shape (n_cells,), are the masses of the cells. Consistent as the temperature goes

@@ -246,13 +246,9 @@ def anneal_further(
 
 
 def _level(
-    cells: FloatArray,
-    n_cells: int,
-    points: FloatArray,
-    shift: float,
-    temperature: float,
+    cells: FloatArray, n_cells: int, points: FloatArray, shift: float, temperature: float,
     rng: np.random.Generator,
-) -> int:
+) -> int:  # fmt: skip
     """Split all cells, settle at a temperature, and return the number of cells left.
 
     ``cells``, masses and codevectors, have room for twice as many.

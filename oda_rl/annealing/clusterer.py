@@ -22,6 +22,8 @@ from oda_rl.samples import observed_shares
 
 _COOLING, _SPARSE_COOLING, _FASTEST_COOLING = 0.8, 0.5, 0.25
 _SAMPLES = 20  # of a level for each codevector
+_CLEAR = 1.0  # persistence, in log T, of clusters
+_ALIKE = 0.9  # share of the longest persistence: of such numbers the largest is right more often
 
 
 @estimators.estimator
@@ -39,7 +41,8 @@ class ODAClusterer(estimators.Unsupervised, ClusterMixin, BaseODA):
         or only once where ``fit`` refines and they are at most 20.
         Fewer remain if another criterion ends the annealing, or there are fewer distinct points.
         ``"auto"`` takes the number, from 2 to 32, that persists longest as the temperature falls:
-        over the longest interval of log T. If there are more than 32, it may be any.
+        over the longest interval of log T; the largest within a tenth. If there are more than 32,
+        it may be any. It warns if none persists over more than 1.
     divergence : {"squared_euclidean", "i_divergence", "itakura_saito"} or Divergence
         Divergence of a point from a codevector; see :mod:`oda_rl.divergences`.
     min_temperature : float in [0, 1), default=0
@@ -56,8 +59,9 @@ class ODAClusterer(estimators.Unsupervised, ClusterMixin, BaseODA):
         Samples of a level for each codevector. Default: 20; where ``fit`` refines n distinct
         points n / (2 ``n_clusters``), between 1 and 20.
     forgetting : float in [0, 1], default=0
-        Minimum step size of a codevector. A positive one follows clusters that move; with 0 all
-        samples of a temperature have the same weight.
+        Minimum step size of a codevector. A positive one follows clusters that move, and moves
+        codevectors that are no longer needed to new clusters, unless all classes compete. With 0
+        all samples of a temperature have the same weight.
     refine : bool, default=True
         Whether ``fit`` ends with exchanges of single points between clusters until none lowers the
         distortion (in the observed features), or where there are many points with those of a
@@ -124,21 +128,6 @@ class ODAClusterer(estimators.Unsupervised, ClusterMixin, BaseODA):
         points = validation.checked_points(self, X, reset=True)
         validation.check_enough(self, len(points))
         weights = validation.fit_weights(self, sample_weight, points)
-        n_distinct, current = self._learn(points, weights), self._annealer
-        self._codebook = current.view(None)
-        self.labels_, divergences = self._assigned(current.divergence.embed(points))
-        if self._refines():
-            masses = np.bincount(self.labels_, weights, len(current.codevectors))
-            current.masses = masses / masses.sum()
-        self._publish()
-        distortion = float(divergences @ weights / weights.sum())
-        self.inertia_ = distortion * float(self._weighed[0])
-        current.settle(distortion)
-        self._warn_of_few(n_distinct)
-        return self
-
-    def _learn(self, points: FloatArray, weights: FloatArray) -> int:
-        """Anneal, choose the number of clusters, refine; return the number of distinct points."""
         limit, refines = None, self._refines()
         if self.n_clusters == "auto":
             limit = min(33, max(int(weights.sum()) // 4, 3))  # 4 points a cluster
@@ -151,22 +140,37 @@ class ODAClusterer(estimators.Unsupervised, ClusterMixin, BaseODA):
         if refines:
             codevectors = refine(data.points, data.weights, current.codevectors, data.rng)
             current.replace(codevectors, np.full(len(codevectors), 1.0 / len(codevectors)))
-        return len(data.points)
+        self._codebook = current.view(None)
+        self.labels_, divergences = self._assigned(current.divergence.embed(points))
+        if refines:
+            masses = np.bincount(self.labels_, weights, len(current.codevectors))
+            current.masses = masses / masses.sum()
+        self._publish()
+        distortion = float(divergences @ weights / weights.sum())
+        self.inertia_ = distortion * float(self._weighed[0])
+        current.settle(distortion)
+        self._warn_of_few(len(data.points))
+        return self
 
     def _choose(self, limit: int) -> None:
         """Go back to the number of clusters below ``limit`` that persisted longest."""
         current = self._annealer
-        coldest = max(current.temperature, NEGLIGIBLE * current.scale)
-        if current.distortion() <= NEGLIGIBLE * current.scale:  # each point has its codevector
-            coldest = NEGLIGIBLE * current.scale
+        coldest = NEGLIGIBLE * current.scale
+        if current.distortion() > coldest:  # else each point has its codevector
+            coldest = max(current.temperature, coldest)
         temperatures = np.array([*(level.temperature for level in current.history), coldest])
         lengths = -np.diff(np.log(np.maximum(temperatures, TINY)))
         sizes = [level.n_clusters for level in current.history]
         self.persistence_ = {
             size: float(lengths[np.equal(sizes, size)].sum()) for size in sorted(set(sizes))
         }
-        offered = [size for size in self.persistence_ if 1 < size < limit] or [sizes[-1]]
-        chosen = max(offered, key=self.persistence_.__getitem__)
+        offered = {size: length for size, length in self.persistence_.items() if 1 < size < limit}
+        longest = max(offered.values(), default=np.inf)
+        alike = (size for size, length in offered.items() if length >= _ALIKE * longest)
+        chosen = max(alike, default=sizes[-1])
+        if longest < _CLEAR:
+            message = f"X may have no clusters: {chosen} persist for only {longest:.2f} in log T"
+            warnings.warn(message, ConvergenceWarning, stacklevel=3)
         current.return_to(len(sizes) - 1 - sizes[::-1].index(chosen))
         current.schedule = replace(current.schedule, max_codevectors=chosen)
         current.active = False

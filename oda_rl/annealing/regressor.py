@@ -46,14 +46,9 @@ class LocalModels(NamedTuple):
 
 
 def fit_local_models(
-    points: FloatArray,
-    targets: FloatArray,
-    weights: FloatArray,
-    cells: IntArray,
-    values: FloatArray,
-    *,
-    linear: bool,
-) -> LocalModels:
+    points: FloatArray, targets: FloatArray, weights: FloatArray, cells: IntArray,
+    values: FloatArray, *, linear: bool,
+) -> LocalModels:  # fmt: skip
     """Fit each cell's model to its points by weighted least squares.
 
     Linear models are shrunk towards the ridge regression of all points, as if each cell had one
