@@ -266,8 +266,7 @@ def test_learning_goes_on_within_edits(before, tmp_path):
     said = (states[:, :2] > 0).all(axis=1) & ~high
     assert (actions[high] == 1).all()
     assert (actions[said] == 0).all()
-    assert high.any()
-    assert said.any()
+    assert min(high.sum(), said.sum()) > 0
     assert agent.policy.clauses is not None
     locked = ~((points[:, :2] > 0).all(axis=1)) & (points[:, 2] <= 0.02)
     locked &= (first.cells(points) == 0) & (before > 0)

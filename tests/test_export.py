@@ -148,9 +148,8 @@ def test_c_in_fixed_point(case, tmp_path):
 def test_onnx(case, tmp_path):
     actions = run_in_onnx(case.agent, tmp_path, case.observations)
     assert_same_but_for_ties(case.agent, tmp_path, case.observations, actions)
-    np.testing.assert_array_equal(
-        run_in_onnx(case.agent, tmp_path, case.observations[:1]), actions[:1]
-    )
+    first = run_in_onnx(case.agent, tmp_path, case.observations[:1])
+    np.testing.assert_array_equal(first, actions[:1])
 
 
 def test_json(case, tmp_path):

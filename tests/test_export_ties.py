@@ -124,9 +124,8 @@ def test_continuous_actions_of_numbered_states(tmp_path):
     states = np.arange(3, 10)
     expected, column = predictions(agent, states), states[:, None].astype(np.float32)
     document = document_of(agent, tmp_path)
-    np.testing.assert_allclose(
-        test_export.components_in_c(agent, tmp_path, column), expected, rtol=1e-6
-    )
+    in_c = test_export.components_in_c(agent, tmp_path, column)
+    np.testing.assert_allclose(in_c, expected, rtol=1e-6)
     onnx = test_export.run_in_onnx(agent, tmp_path, column, np.float32)
     np.testing.assert_allclose(onnx, expected, rtol=1e-6)
     np.testing.assert_allclose([decide(document, one) for one in column], expected, rtol=1e-6)

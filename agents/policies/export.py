@@ -450,10 +450,9 @@ def _greedy_joint_action(graph: _Graph, policy: JointPolicy) -> str:
 
 def _within_clauses(graph: _Graph, clauses: Clauses, actions: Any, scores: str, wide: str) -> str:
     """Add the operators from scores to the cell, or clause, that decides; cells come first."""
-    conditions = clauses.conditions
     add, bans, sizes = graph.add, len(clauses.forbidden), np.diff(clauses.ends, prepend=0)
     belongs = np.repeat(np.eye(len(sizes), dtype=np.float32), sizes, axis=0)
-    sums = add("Add", add("MatMul", wide, conditions[:, 1:].T), conditions[:, 0])
+    sums = add("Add", add("MatMul", wide, clauses.conditions[:, 1:].T), clauses.conditions[:, 0])
     rows = add("Cast", add("Greater", sums, np.array(0.0)), to=_FLOAT)
     count = add("MatMul", rows, belongs)
     holds = add("Greater", count, sizes.astype(np.float32) - np.float32(0.5))
