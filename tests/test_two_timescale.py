@@ -333,6 +333,29 @@ def test_two_timescales_and_their_ratio():
     assert f"{np.median(slow) * 1.1 / 0.3:.3g} in the median of cells, tends" in str(agent)
 
 
+def test_random_transitions_between_numbered_states_are_learned():
+    def way(seed):  # from random play to the optimum, by exact values
+        rng, states = np.random.default_rng(seed), np.arange(16)
+        chances, rewards = rng.dirichlet(np.full(16, 0.3), (16, 4)), rng.normal(size=(16, 4))
+        env = gym.make("FrozenLake-v1", max_episode_steps=100)
+        env.unwrapped.initial_state_distrib = np.full(16, 1 / 16)
+        env.unwrapped.P = [
+            [[(p, t, r, False) for t, p in enumerate(row)] for row, r in zip(*both, strict=True)]
+            for both in zip(chances, rewards, strict=True)
+        ]
+        agent = TwoTimescaleAgent(env, seed=seed, gamma=0.9).learn(20_000)
+        actions, best = agent.policy.act(states[:, None]), np.zeros(16)
+        for _ in range(300):
+            best = (rewards + 0.9 * chances @ best).max(axis=1)
+        played, random = (
+            np.linalg.solve(np.eye(16) - 0.9 * of(chances), of(rewards)).mean()
+            for of in (lambda x: x[states, actions], lambda x: x.mean(axis=1))
+        )
+        return (played - random) / (best.mean() - random)
+
+    assert np.mean([way(seed) for seed in range(5)]) > 0.95
+
+
 def test_what_equal_snapshots_deliver_are_the_latest_values():
     env = Toy(lambda rng: int(rng.integers(2)), length=1)
     env.observation_space = gym.spaces.Discrete(2)

@@ -129,6 +129,8 @@ class TwoTimescaleAgent(Simplifiable, Agent):
             first = float(spaces_of(adapted)[0].low[0]) - 0.5  # type: ignore[attr-defined]
             ranges = ((first, first + interface.n_values),)
             self.partition = GridPartition(bins=interface.n_values, ranges=ranges)
+            if "exploration_decay" not in own and not self.config.paper:
+                self.config = replace(self.config, exploration_decay=20_000.0)
         if self.config.paper:
             if "metric" not in own:
                 axes = tuple(map(tuple, np.eye(interface.n_features).tolist()))

@@ -41,14 +41,11 @@ from oda_rl.files.schema import COUNT, FINITE, Span
 
 BOLD, TIMID_SHARE, BOLD_COST, RETURN_MEMORY = 0.9, 0.05, 0.5, 0.1
 EPISODE_SHARE, MIN_EPISODES, MAX_EPISODES = 0.05, 5, 40  # of all steps; bounds of n(t)
-REPLAYS = 3
+REPLAYS, LEARNING_EPISODES = 3, 10  # the latter about as many as the running mean remembers
 TRIAL_SHARE, CONSTANT_SHARE, CHECK_SHARE = 0.3, 0.1, 0.05  # of all steps
-LEARNING_EPISODES = 10  # about as many does the running mean remember
 STUBBORN = 8  # every eighth trial without prospects takes place
-TRIAL_PAUSE = 0.5  # in episodes of the longest length
-CHECK_BELOW = 0.5  # standard deviations
-FAILURE, FAILURES = 4.0, 5  # standard deviations below the mean; episodes in a row
-MAX_LENGTH = 1_000.0  # of an episode, in that pause
+TRIAL_PAUSE, MAX_LENGTH = 0.5, 1_000.0  # in episodes of the longest length, which is at most that
+CHECK_BELOW, FAILURE, FAILURES = 0.5, 4.0, 5  # deviations below the mean; episodes in a row
 ENDLESS = 1_000  # steps beyond twice the longest episode so far, which end a trial as lost
 MAX_CONSTANTS = 17
 LUCK_SHARE, LUCK_MEMORY, LUCK_RIDGE, LUCK_EPISODES = 0.25, 0.01, 0.01, 10  # for each feature

@@ -155,6 +155,7 @@ class OnlineEngine(Engine):
         self.state.assign({name: getattr(config, name) for name in _SETTINGS})
         rate = 0.0 if config.paper else JOINT_SLOPE_RATE if p else SLOPE_RATE
         self.state.assign({"grows": partition is None, "n_features": n, "slope_rate": rate})
+        self.state.numbered = interface.n_values > 0 and not config.paper
         self.state.hold = config.hold or (LONG_HOLD if interface.boxed else HOLD)
         self.state.paper, self.state.continuing = config.paper, not config.paper
         self.state.room = min(k, FIRST_ROOM) if partition is None else k
@@ -481,6 +482,7 @@ class OnlineEngine(Engine):
         if contest.failures == contests.FAILURES:
             contest.begin_anew()
             state.changed = state.steps
+            self.visits[ql.LIVE] *= not state.numbered  # on which step sizes depend
         bold = uniform < (contests.BOLD if contest.may_be_bold else contests.TIMID_SHARE)
         running.bold = bold or self.interface.box is not None  # whose actions are always held
         running.trial = contest.next_episode()
@@ -888,7 +890,7 @@ class OnlineEngine(Engine):
         needed = ql.UNIFORMS_PER_STEP + ql.UNIFORMS_PER_COMPONENT * p - 1
         enough = state["next_uniform"] + needed <= sizes["uniforms"]
         require(enough, f"state.next_uniform is {state['next_uniform']}: it must leave {needed}")
-        for name in (*_SETTINGS, "hold", "n_features", "slope_rate", "grows", "paper"):
+        for name in (*_SETTINGS, "hold", "n_features", "slope_rate", "grows", "numbered", "paper"):
             value = getattr(self.state, name)
             require(state[name] == value, f"state.{name} is {state[name]}: it must be {value}")
         numbers = arrays["env_states"]["number"]

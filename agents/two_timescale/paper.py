@@ -5,8 +5,7 @@ deterministic annealing, places meanwhile, on a slower timescale. The action par
 exact where actions are discrete, so that there is one value for each action and codevector of
 states; values of a continuous action's components are discrete here, too. Corrected are the
 misprints of the temperature, which falls as T ← γT, of thresholds, d/T < ε_n for T d < ε_n, and of
-the mass of halves. A level has some samples at least: else one that happens to be near its
-codevector would end it. All differences are listed in ``docs/method.md``.
+the mass of halves. All differences are listed in ``docs/method.md``.
 """
 
 from collections.abc import Mapping

@@ -63,6 +63,7 @@ MIN_RATE = 1e-3  # of discounting: where γ is 1, values are sums of 1,000 rewar
 # With full traces of n > 1 environments in the same cells values diverge: λ is multiplied by
 # max(n, MIN_OVERLAP) ** OVERLAP_EXPONENT.
 OVERLAP_EXPONENT, MIN_OVERLAP = -0.1, 32
+PAIR_EXPONENT = -0.7  # of the visits of a pair: next states may be random
 WIDE = 1.5  # random actions are uniform in a box so much wider, and clipped
 
 
@@ -89,6 +90,7 @@ class OnlineState(Counters):
     paper: bool  # whether targets are those of Q-learning; otherwise of Sarsa
     continuing: bool  # whether no episode has terminated: rewards less ``mean_reward`` count
     grows: bool  # whether cells are born and die; otherwise another partition places them
+    numbered: bool  # whether each pair of a state and an action has its own step sizes
     # As in TwoTimescaleConfig; slope_rate is that of slopes beside values, at a distance of √T.
     gamma: Annotated[float, Span("(0, 1]")]
     trace_decay: Annotated[float, Span("[0, 1]")]
@@ -327,9 +329,8 @@ def learn_values(
 ) -> None:
     """Fast timescale: target, traces and values of the action that has been done."""
     state, env_state, running = agent.state, agent.env_state, agent.running
-    live, here, values, next_values = (
-        learner.live, learner.here, learner.values[0], learner.values[1],
-    )  # fmt: skip
+    live, here = learner.live, learner.here
+    values, next_values = learner.values[0], learner.values[1]
     state.largest_reward = max(state.largest_reward, abs(reward))
     if state.continuing:
         if terminated:  # the whole return counts from now on
@@ -356,9 +357,13 @@ def learn_values(
     decay = state.gamma * state.trace_decay
     if together:
         decay *= max(agent.points.shape[0], MIN_OVERLAP) ** OVERLAP_EXPONENT
+    step_size = step_size_of(state)
+    if state.numbered:
+        visits = live.models[here.near[0], live.places.shape[0] + values.shape[0] + action]
+        step_size = max(state.min_step_size, (visits + 1.0) ** PAIR_EXPONENT)
     cells.update(
         live, learner.traces[env_state.number], here, action, error, change,
-        step_size_of(state), state.slope_rate, decay, env_state.episode_length,
+        step_size, state.slope_rate, decay, env_state.episode_length,
     )  # fmt: skip
     rate = max(1e-4, 1.0 / (state.steps - state.warmup_steps))
     state.squared_error += rate * (error * error - state.squared_error)

@@ -38,7 +38,8 @@ class TwoTimescaleConfig(Checked):
     Both timescales have Robbins-Monro step sizes: a_t = max(min_step_size, step_size (1 + t /
     step_size_steps)^-step_exponent) of the values, and b_n = max(min_slow_step, (n +
     1)^-slow_exponent) of the n-th sample of a codevector. Exponents of 0 are constant steps, of 1
-    harmonic ones. Theory requires b_n / a_n → 0: see ``print(agent)``.
+    harmonic ones. Theory requires b_n / a_n → 0: see ``print(agent)``. Of Discrete observations the
+    N-th visit of a pair of state and action has a_t = max(min_step_size, N^-0.7).
     """
 
     max_cells: Annotated[int, at_least(1), _FEW] = 256
@@ -74,7 +75,8 @@ class TwoTimescaleConfig(Checked):
     """Probability of a random decision at the start, in [0, 1]."""
 
     exploration_decay: Annotated[float, POSITIVE] = 5_000.0
-    """Steps after which that probability has halved: exploration / (1 + t / exploration_decay)."""
+    """Steps after which that probability has halved, by default 20,000 for Discrete observations:
+    exploration / (1 + t / exploration_decay)."""
 
     hold: Annotated[int | None, or_none(at_least(1))] = None
     """Bold episodes hold a random action for fewer steps than this, but at least one: 1 is as 2.
