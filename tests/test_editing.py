@@ -222,7 +222,7 @@ def test_continuous_actions_are_said_in_their_own_units():
     here = points[:, 0] > 0
     np.testing.assert_allclose(after.act(points)[here], [[-0.5, 0.0]] * here.sum())
     np.testing.assert_array_equal(after.act(points)[~here], rule.act(points)[~here])
-    assert after.rules().startswith("action[0] = 1, action[1] = 2 where observation[0] > 0\n")
+    assert "\ncell 2:\n  action[0] = 1\n  action[1] = 2\n" in after.rules()
     with pytest.raises(ValueError, match="actions are continuous"):
         rule.edit().forbid(0)
     with pytest.raises(ValueError, match="do is 5.0: it must be 2 numbers, from"):
