@@ -12,7 +12,7 @@ from sklearn.exceptions import ConvergenceWarning
 from sklearn.neighbors import KernelDensity
 
 from oda_rl import INFEX, ConvexClustering, KernelVectorQuantization
-from oda_rl.exemplars.base import rule_of_thumb
+from oda_rl.exemplars.base import scott
 from oda_rl.exemplars.column_generation import Problem, Search
 from oda_rl.exemplars.pricing import KERNELS, Samples, radial_kernel
 from oda_rl.exemplars.weights import OBJECTIVES, best_proportions, objective_value
@@ -329,19 +329,26 @@ def test_scale_and_place_do_not_matter():
 
 
 @pytest.mark.parametrize("shape", [(50, 1), (300, 2), (80, 7)])
-def test_bandwidth_rules_have_scipys_factors(shape):
+def test_scotts_rule_has_scipys_factor(shape):
     points = np.random.default_rng(0).normal(size=shape) * np.arange(1.0, 1.0 + shape[1])
     deviation = np.sqrt(points.var(axis=0).mean())
-    theirs = gaussian_kde(points.T)
-    assert rule_of_thumb(points, "scott") == pytest.approx(theirs.scotts_factor() * deviation)
-    expected = theirs.silverman_factor() * deviation
-    assert rule_of_thumb(points, "silverman") == pytest.approx(expected)
+    expected = gaussian_kde(points.T).scotts_factor() * deviation
+    assert INFEX(bandwidth="scott", tol=0.1).fit(points).bandwidth_ == pytest.approx(expected)
 
 
-def test_bandwidth_rules():
-    points = blobs(150, 2, 10, spread=4.0)
-    scott = INFEX(tol=1e-3).fit(points)
-    assert scott.bandwidth_ == rule_of_thumb(points, "scott")
+@pytest.mark.parametrize(("d", "spread"), [(1, 0.0), (2, 4.0), (5, 0.0)])
+def test_held_out_samples_choose_the_bandwidth(d, spread):
+    points, held = np.split(blobs(1000, d, 10, spread), [300])
+    model, again = (INFEX(tol=1e-3, random_state=0).fit(points) for _ in range(2))
+    np.testing.assert_array_equal(model.exemplars_, again.exemplars_)
+    estimate = KernelDensity(bandwidth=scott(points)).fit(points)
+    assert model.score(held) > estimate.score_samples(held).mean() - 0.02
+    # Repetition and an outlier matter little, constants do not, and a stream chooses anew.
+    for other in (np.repeat(points, 2, axis=0), np.append(points, [[100.0] * d], axis=0)):
+        assert again.fit(other).score(held) > model.score(held) - 0.05
+    assert again.fit(np.pad(points, ((0, 0), (0, 1)))).bandwidth_ == model.bandwidth_
+    stream = INFEX(tol=1e-3, random_state=0).partial_fit(points[:20]).partial_fit(points[20:])
+    assert stream.bandwidth_ == model.bandwidth_
 
 
 # Bad input.

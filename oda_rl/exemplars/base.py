@@ -23,20 +23,16 @@ from oda_rl.files.schema import ANYTHING, Each, Optional, Sizes, check_fitted, r
 from oda_rl.samples import weighted
 
 
-def rule_of_thumb(points: FloatArray, rule: str, weights: FloatArray | None = None) -> float:
-    """Bandwidth by Scott's or Silverman's rule; 1 if all points are equal.
+def scott(points: FloatArray, masses: FloatArray | None = None, size: float | None = None) -> float:
+    """Bandwidth by Scott's rule; 1 if all points are equal.
 
-    It is the root mean variance of the features, times n^(-1/(d+4)) for "scott" and
-    (n (d + 2)/4)^(-1/(d+4)) for "silverman" (B. W. Silverman, "Density estimation for statistics
-    and data analysis", 1986, section 4.3.2). Weights, shape (n,), add up to n.
+    It is the root mean variance of the features, times n^(-1/(d+4)) (D. W. Scott, "Multivariate
+    density estimation", 1992, section 6.3), with n = ``size``, by default the number of points.
     """
-    d = points.shape[1]
-    n = float(len(points) if weights is None else weights.sum())
-    size = n if rule == "scott" else n * (d + 2.0) / 4.0
-    masses = None if weights is None else weights / weights.sum()
+    n = float(len(points)) if size is None else size
     gaps = points - average(points, masses)
     deviation = math.sqrt(float(average(gaps**2, masses).mean()))
-    return size ** (-1.0 / (d + 4.0)) * deviation if deviation > 0.0 else 1.0
+    return n ** (-1.0 / (points.shape[1] + 4.0)) * deviation if deviation > 0.0 else 1.0
 
 
 def distinct(
@@ -196,11 +192,8 @@ class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
         if solution.failure is not None:
             warnings.warn(solution.failure, ConvergenceWarning, stacklevel=4)
         elif 1 < len(np.unique(points, axis=0)) == len(np.unique(self.labels_)):
-            warnings.warn(
-                f"bandwidth={bandwidth:g} is so small that every sample is its own exemplar",
-                UserWarning,
-                stacklevel=4,
-            )
+            text = f"bandwidth={bandwidth:g} is so small that every sample is its own exemplar"
+            warnings.warn(text, UserWarning, stacklevel=4)
 
 
 def checked_exemplars(given: npt.ArrayLike | None, n_features: int, name: str) -> FloatArray | None:

@@ -64,9 +64,7 @@ class Exemplars(NamedTuple):
     value: float  # the objective
     gap: float  # duality gap: no solution is better by more, in the sense of ``certificate``
     certificate: str
-    """"exact": the candidates were a finite set, all priced. "all samples": no hill climb from any
-    sample led to a better exemplar. "local": neither did those of a heuristic pricing (of discs, or
-    with prices of both signs)."""
+    """As ``INFEX.certificate_``; "exact": the candidates were a finite set, all priced."""
     history: list[Round]
     failure: str | None = None  # why the tolerance was not reached, if it was not
 
@@ -278,8 +276,7 @@ class Search:
         return master
 
     def starts(self, prices: FloatArray | None = None) -> FloatArray:
-        """Choose samples to climb from: some at random, and those with the highest prices."""
-        # The more exemplars there are, the more may be missing, and rounds are what takes time.
+        """Choose samples to climb from, as many as exemplars: at random, and by prices."""
         n = max(32, len(self.exemplars)) if prices is not None and self.certified else 32
         n = min(n, len(self.samples))
         chosen = self.rng.choice(len(self.samples), n, replace=False)
