@@ -18,8 +18,8 @@ luck           not counted of a return is what its episode's start explains by l
                over about a hundred episodes, once that is a quarter of the variance (its mean is 0)
 score          mean return less a standard error: the highest one wins, if its mean return is the
                greatest, too, and is delivered. Of two with equal returns only, the later one wins
-overtaken      where returns of learning less a standard error exceed the incumbent's mean, what
-               learns is delivered: trials in many environments at once are few
+overtaken      where returns of learning less three standard errors exceed the incumbent's mean,
+               what learns is delivered: trials in many environments at once are few
 replay         after a snapshot that has lost, the incumbent plays three episodes, and more until it
                has n(t). Its mean forgets what is older than about n(t) episodes: those that it won
                by were lucky, and the world may change
@@ -41,6 +41,7 @@ from oda_rl.files.schema import COUNT, FINITE, Span
 
 BOLD, TIMID_SHARE, BOLD_COST, RETURN_MEMORY = 0.9, 0.05, 0.5, 0.1
 EPISODE_SHARE, MIN_EPISODES, MAX_EPISODES = 0.05, 5, 40  # of all steps; bounds of n(t)
+SURE = 3.0  # standard errors
 REPLAYS, LEARNING_EPISODES = 3, 10  # the latter about as many as the running mean remembers
 TRIAL_SHARE, CONSTANT_SHARE, CHECK_SHARE = 0.3, 0.1, 0.05  # of all steps
 STUBBORN = 8  # every eighth trial without prospects takes place
@@ -136,12 +137,14 @@ class Contest(State):
         best, learning = self.best, self.learning
         (self.bold if bold else self.timid).note(episode_return, RETURN_MEMORY)
         learning.note(episode_return, RETURN_MEMORY)
-        score = learning.mean - math.sqrt(RETURN_MEMORY * learning.variance)
+        error = math.sqrt(RETURN_MEMORY * learning.variance)
         known = best.n > 0 and learning.n > LEARNING_EPISODES
-        if self.kind in (REPLAY, CHECK) or not known or score <= best.mean:
+        surely = learning.mean - SURE * error > best.mean  # it is asked after each episode
+        if self.kind in (REPLAY, CHECK) or not (known and surely):
             return False
         best.restore(learning.record)
-        best.n, self.best_score, self.delivered = LEARNING_EPISODES, score, -1
+        best.n, self.delivered = LEARNING_EPISODES, -1
+        self.best_score = learning.mean - error
         self.version += 1
         return True
 
