@@ -29,6 +29,7 @@ TABLES: dict[str, str] = {
     "benchmark_vector_actors": "benchmarks.vector.acted",
     "figure5": "reproduce_figure5.tables",
     "infex_codebook": "reproduce_infex.margins",
+    "infex_heldout": "reproduce_infex.densities",
     "infex_modes": "reproduce_infex.digits",
     "infex_table": "reproduce_infex.likelihoods",
 }  # who says what of the rows in a file
