@@ -232,7 +232,7 @@ def test_a_policy_is_judged_by_more_episodes_as_steps_grow_but_by_few_if_clearly
     assert contest.best.n == 10
     play(contest, 20_100, 50.0)
     assert (contest.best.n, contest.best.mean) == (5, 50.0)
-    overtaken = [contest.note_learning(60.0, bold=True) for _ in range(30)]  # needs no trial
+    overtaken = [contest.note_learning(60.0, bold=True) for _ in range(60)]  # needs no trial
     assert (overtaken[0], any(overtaken), contest.best.mean > 50.0) == (False, True, True)
 
 

@@ -124,6 +124,7 @@ def test_values_are_those_of_true_online_sarsa_with_traces_for_each():
     rng = np.random.default_rng(0)
     grid = GridPartition(bins=n_cells, ranges=((-0.5, n_cells - 0.5),)).prepare(1, rng)
     core = OnlineEngine(Interface((1,), n_actions, 0, n_values=n_cells), config, grid, rng)
+    core.state.numbered = False  # step sizes are the same for all pairs
     core.set_n_envs(n)
     no, cells = np.zeros(n, dtype=np.bool_), rng.integers(n_cells, size=n)
     points = cells[:, None].astype(float)

@@ -128,6 +128,21 @@ class ODAClusterer(estimators.Unsupervised, ClusterMixin, BaseODA):
         points = validation.checked_points(self, X, reset=True)
         validation.check_enough(self, len(points))
         weights = validation.fit_weights(self, sample_weight, points)
+        n_distinct, current = self._learn(points, weights), self._annealer
+        self._codebook = current.view(None)
+        self.labels_, divergences = self._assigned(current.divergence.embed(points))
+        if self._refines():
+            masses = np.bincount(self.labels_, weights, len(current.codevectors))
+            current.masses = masses / masses.sum()
+        self._publish()
+        distortion = float(divergences @ weights / weights.sum())
+        self.inertia_ = distortion * float(self._weighed[0])
+        current.settle(distortion)
+        self._warn_of_few(n_distinct)
+        return self
+
+    def _learn(self, points: FloatArray, weights: FloatArray) -> int:
+        """Anneal, choose the number of clusters, refine; return the number of distinct points."""
         limit, refines = None, self._refines()
         if self.n_clusters == "auto":
             limit = min(33, max(int(weights.sum()) // 4, 3))  # 4 points a cluster
@@ -140,17 +155,7 @@ class ODAClusterer(estimators.Unsupervised, ClusterMixin, BaseODA):
         if refines:
             codevectors = refine(data.points, data.weights, current.codevectors, data.rng)
             current.replace(codevectors, np.full(len(codevectors), 1.0 / len(codevectors)))
-        self._codebook = current.view(None)
-        self.labels_, divergences = self._assigned(current.divergence.embed(points))
-        if refines:
-            masses = np.bincount(self.labels_, weights, len(current.codevectors))
-            current.masses = masses / masses.sum()
-        self._publish()
-        distortion = float(divergences @ weights / weights.sum())
-        self.inertia_ = distortion * float(self._weighed[0])
-        current.settle(distortion)
-        self._warn_of_few(len(data.points))
-        return self
+        return len(data.points)
 
     def _choose(self, limit: int) -> None:
         """Go back to the number of clusters below ``limit`` that persisted longest."""
@@ -170,7 +175,7 @@ class ODAClusterer(estimators.Unsupervised, ClusterMixin, BaseODA):
         chosen = max(alike, default=sizes[-1])
         if longest < _CLEAR:
             message = f"X may have no clusters: {chosen} persist for only {longest:.2f} in log T"
-            warnings.warn(message, ConvergenceWarning, stacklevel=3)
+            warnings.warn(message, ConvergenceWarning, stacklevel=4)
         current.return_to(len(sizes) - 1 - sizes[::-1].index(chosen))
         current.schedule = replace(current.schedule, max_codevectors=chosen)
         current.active = False
