@@ -79,7 +79,7 @@ class Record:
         return Returns(self.n, self.mean)
 
     def lower_bound(self, spread: float) -> float:
-        """Mean return minus its standard error; ``spread`` is what returns of a policy do mostly.
+        """Mean return minus its standard error; ``spread`` is a policy's usual deviation.
 
         Of few episodes, their own deviation says little. A negative ``spread``: an upper bound.
         """
@@ -89,7 +89,7 @@ class Record:
 
 
 def spread_of(records: Sequence[Record], returns: Sequence[float]) -> float:
-    """Return the deviation of a policy's return, in the median of policies that were played often.
+    """Return the deviation of a policy's return, in the median of policies with several episodes.
 
     The mean would be that of a few early policies with disastrous returns. While there are few
     policies, quartiles of all ``returns`` stand for it.

@@ -253,7 +253,8 @@ class FittedEngine(Engine):
         if record is None:
             return
         if record.constant:
-            self._tried += length * (self._confirming is None)
+            if self._confirming is None:
+                self._tried += length
             if record not in self.records:
                 self.records = [record, *self.records]
         elif record not in self.records:

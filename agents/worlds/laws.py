@@ -377,7 +377,9 @@ def _fit_distance(z: list[FloatArray], plain: FloatArray, rewards: FloatArray) -
         if found.fun.var() <= _LEFT * beyond.var():
             within = np.abs(distance[0]) <= np.abs(z[1]).max(axis=0)
             distance[1] *= np.isin(range(d), used)
-            return distance[: 2 * (len(used) > 1 and within[used].all())]
+            if len(used) > 1 and within[used].all():
+                return distance
+            break
     return np.zeros((0, d))
 
 
