@@ -63,8 +63,6 @@ class FittedQAgent(Simplifiable, Agent):
 
     Attributes
     ----------
-    env : gymnasium.Env, gymnasium.vector.VectorEnv or None
-        None for a loaded agent until its environment is needed.
     config : FittedQConfig
         The settings in force.
     episodes : EpisodeLog

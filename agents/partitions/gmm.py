@@ -32,7 +32,7 @@ class GMMSettings(Checked):
 
 
 class GMMPartition(BuiltIn):
-    """Components of a Gaussian mixture, with weights and diagonal precisions.
+    """Components of a Gaussian mixture; codevectors are their means.
 
     Values are blended by responsibilities, and a cell is where its component's is greatest. The
     agent draws the logarithms of precisions together: they are 0.15 of these and 0.85 of their
@@ -47,17 +47,6 @@ class GMMPartition(BuiltIn):
     ``mixture_samples_per_cell`` samples for each component the mixture rests.
 
     ``settings`` are those of :class:`GMMSettings`.
-
-    Attributes
-    ----------
-    n_cells : int
-        Number of components.
-    codevectors : ndarray, shape (n_cells, d)
-        Means.
-    weights : ndarray, shape (n_cells,)
-        Weights of the components; they sum to 1.
-    precisions : ndarray, shape (n_cells, d)
-        Inverse variances of the components' samples.
 
     Examples
     --------
@@ -128,12 +117,12 @@ class GMMPartition(BuiltIn):
 
     @property
     def weights(self) -> FloatArray:
-        """Weights of the components, shape (n_cells,)."""
+        """Weights of the components, shape (n_cells,); they sum to 1."""
         return np.asarray(self._counts / self._counts.sum())
 
     @property
     def precisions(self) -> FloatArray:
-        """Precisions of the components, in the observation's units, shape (n_cells, d)."""
+        """Inverse variances of the components, in the observation's units, shape (n_cells, d)."""
         return np.asarray(1.0 / (self._variances * self.units[1] ** 2))
 
     def _arrays(self) -> dict[str, Array]:

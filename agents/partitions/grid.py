@@ -41,16 +41,10 @@ class GridPartition(BuiltIn):
     """A uniform grid of ``bins`` bins a component, within ``ranges``.
 
     Without ranges, ``spread`` standard deviations of the random play to either side of its mean.
-    The codevectors are the centres of the boxes; they never move.
+    The codevectors are the centres of the boxes, of which the last component varies fastest; they
+    never move.
 
     ``settings`` are those of :class:`GridSettings`.
-
-    Attributes
-    ----------
-    n_cells : int
-        Product of the numbers of bins.
-    codevectors : ndarray, shape (n_cells, d)
-        Centres of the boxes; the last component varies fastest.
 
     Raises
     ------

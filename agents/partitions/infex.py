@@ -45,10 +45,6 @@ class InfexPartition(BuiltIn):
 
     Attributes
     ----------
-    n_cells : int
-        Number of exemplars.
-    codevectors : ndarray, shape (n_cells, d)
-        The exemplars.
     weights : ndarray, shape (n_cells,)
         Weights of the exemplars in the mixture; they sum to 1.
 

@@ -33,18 +33,12 @@ class SOMSettings(Checked):
 class SOMPartition(BuiltIn):
     """Cells around the codevectors of a self-organising map, which learns along with the agent.
 
-    The codevectors start at random, as far apart as the states of the random play. Rate and width
-    of the neighbourhood fall exponentially, while the map follows the states that the policy
-    visits, during ``map_samples_per_cell`` samples for each codevector; then it rests.
+    The codevectors, row after row of the map, start at random, as far apart as the states of the
+    random play. Rate and width of the neighbourhood fall exponentially, while the map follows the
+    states that the policy visits, during ``map_samples_per_cell`` samples for each codevector; then
+    it rests.
 
     ``settings`` are those of :class:`SOMSettings`.
-
-    Attributes
-    ----------
-    n_cells : int
-        Number of codevectors.
-    codevectors : ndarray, shape (n_cells, d)
-        Row after row of the map.
 
     References
     ----------

@@ -75,7 +75,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
     ----------
     partition : Partition or None
         Object that places the cells, by its own ``settings``; None for annealing.
-    env, config, episodes, training_seconds, solved_return
+    config, episodes, training_seconds, solved_return
         As for :class:`FittedQAgent`, like the errors that are raised.
 
     References

@@ -213,7 +213,7 @@ class BaseODA(validation.TakesSingle, CellEstimator):
 
     @property
     def history_(self) -> list[Level]:
-        """The state at the end of each temperature."""
+        """The state at the end of each temperature, a :class:`oda_rl.annealing.annealer.Level`."""
         return self._annealer.history
 
     @property

@@ -68,7 +68,7 @@ class BatchDeterministicAnnealing(VectorQuantizer):
 
     Attributes
     ----------
-    cluster_centers_, codevectors_, labels_, inertia_
+    cluster_centers_, labels_, inertia_
         As for :class:`StochasticVQ`.
     weights_ : ndarray, shape (n_codevectors,)
         Masses p_k of the codevectors, which sum to 1.

@@ -193,7 +193,7 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
     history_
         As for :class:`ODAClusterer`. The levels have an accuracy; their labels are indices in the
         order in which classes first appeared (sorted, for ``fit``).
-    codevectors_, cluster_centers_, weights_, temperature_, n_samples_seen_
+    codevectors_, weights_, temperature_, n_samples_seen_
         As for :class:`ODAClusterer`.
 
     References

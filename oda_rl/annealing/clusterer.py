@@ -75,7 +75,7 @@ class ODAClusterer(estimators.Unsupervised, ClusterMixin, BaseODA):
 
     Attributes
     ----------
-    codevectors_, cluster_centers_ : ndarray, shape (K, d)
+    codevectors_ : ndarray, shape (K, d)
         The codevectors.
     codevector_labels_ : ndarray, shape (K,)
         The cluster of each: 0 to K - 1.
@@ -89,8 +89,6 @@ class ODAClusterer(estimators.Unsupervised, ClusterMixin, BaseODA):
         With ``n_clusters="auto"``: how long each number of clusters persisted, in log T.
     temperature_ : float
         Last temperature.
-    history_ : list of :class:`oda_rl.annealing.annealer.Level`
-        One for each temperature.
     n_samples_seen_ : int
         Samples learned from; one that is drawn twice counts twice.
 

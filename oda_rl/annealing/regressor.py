@@ -143,7 +143,7 @@ class LocalRegressor(Supervised, RegressorMixin, CellEstimator):
 
     @property
     def slopes_(self) -> FloatArray:
-        """Slopes of the prediction in each cell, shape (K, d); (K, q, d) with several targets."""
+        """Slopes in each cell, zeros for constants: shape (K, d), of several targets (K, q, d)."""
         return self._squeezed(self._models.slopes)
 
     def __sklearn_tags__(self) -> Tags:
@@ -224,13 +224,9 @@ class ODARegressor(LocalRegressor, BaseODA):
 
     Attributes
     ----------
-    codevector_labels_ : ndarray, shape (K,) or, with several targets, (K, q)
-        Mean of the target in each cell.
-    slopes_ : ndarray, shape (K, d) or (K, q, d)
-        Slope of the prediction for each feature in each cell; zeros for constants.
     best_params_ : dict
         Number of cells and metric, ``"given"`` or ``"learned"``, chosen by ``n_clusters="auto"``.
-    codevectors_, cluster_centers_, weights_, temperature_, history_, n_samples_seen_
+    codevectors_, weights_, temperature_, n_samples_seen_
         As for :class:`ODAClusterer`.
 
     References

@@ -116,7 +116,7 @@ class DistributedODAClusterer(Distributed, ODAClusterer):
         Weighted sum of divergences of all rows from their codevectors.
     labels_ : ndarray, shape (n,)
         Cluster of each row; not for Dask collections.
-    codevectors_, cluster_centers_, weights_, temperature_, history_, n_samples_seen_
+    codevectors_, weights_, temperature_, n_samples_seen_
         As for :class:`oda_rl.ODAClusterer`, and so is ``persistence_``.
 
     Examples
@@ -201,9 +201,9 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
 
     Attributes
     ----------
-    classes_, codevectors_, cluster_centers_, codevector_labels_, weights_, class_prior_
-        As for :class:`oda_rl.ODAClassifier`, and so are ``temperature_``, ``history_``,
-        ``n_samples_seen_``, ``prediction_temperature_``, and ``best_params_``.
+    classes_, codevectors_, codevector_labels_, weights_, class_prior_
+        As for :class:`oda_rl.ODAClassifier`, and so are ``temperature_``, ``n_samples_seen_``,
+        ``prediction_temperature_``, and ``best_params_``.
 
     Examples
     --------

@@ -212,8 +212,6 @@ class DistributedGaussianMixture(StreamingMixture):
 
     Attributes
     ----------
-    weights_, means_, covariances_, precisions_, variance_floor_ : ndarray
-        As of :class:`oda_rl.SGDGaussianMixture`.
     converged_ : bool
         Whether ``fit`` has ended by ``tol``.
     n_iter_ : int

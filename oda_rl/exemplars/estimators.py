@@ -63,7 +63,7 @@ class INFEX(estimators.Unsupervised, ExemplarMixture):
 
     Attributes
     ----------
-    exemplars_, cluster_centers_ : ndarray, shape (n_exemplars, n_features)
+    exemplars_ : ndarray, shape (n_exemplars, n_features)
         z.
     weights_ : ndarray, shape (n_exemplars,)
         q, positive and of sum 1.
@@ -279,7 +279,7 @@ class ConvexClustering(Selection):
 
     Attributes
     ----------
-    exemplars_, cluster_centers_ : ndarray, shape (n_exemplars, n_features)
+    exemplars_ : ndarray, shape (n_exemplars, n_features)
         Candidates of positive weight.
     duality_gap_ : float
         No weights of the candidates are better by more.

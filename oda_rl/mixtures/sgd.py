@@ -83,18 +83,6 @@ class SGDGaussianMixture(StreamingMixture):
 
     Attributes
     ----------
-    weights_ : ndarray, shape (n_components,)
-    means_ : ndarray, shape (n_components, n_features)
-        Row after row of the grid.
-    covariances_, precisions_ : ndarray
-        Shape (n_components, n_features) if diagonal, (n_components, n_features, n_features) if
-        full, (n_components,) if spherical.
-    variance_floor_ : ndarray, shape (n_features,)
-        The floor of each feature.
-    grid_shape_ : tuple of int
-        Rows and columns of the grid.
-    width_ : float
-        Current width of the neighbourhood.
     converged_ : bool
         Whether ``fit`` has ended by ``tol``; after ``partial_fit``, whether annealing has ended.
     n_iter_ : int
@@ -148,7 +136,7 @@ class SGDGaussianMixture(StreamingMixture):
 
     @property
     def grid_shape_(self) -> tuple[int, int]:
-        """Rows and columns of the grid."""
+        """Rows and columns of the grid; components are in the order of its rows."""
         return learning.near_square(len(self._mixture.weights))
 
     @property

@@ -60,8 +60,6 @@ class StochasticEMGaussianMixture(StreamingMixture):
 
     Attributes
     ----------
-    weights_, means_, covariances_, precisions_, variance_floor_ : ndarray
-        As of :class:`SGDGaussianMixture`.
     n_iter_ : int
         Passes made; each ``partial_fit`` is one.
     lower_bound_ : float

@@ -60,10 +60,8 @@ class SOM(TakesMissing, OnlineQuantizer):
 
     Attributes
     ----------
-    cluster_centers_, codevectors_ : ndarray, shape (n_codevectors, n_features)
+    cluster_centers_ : ndarray, shape (n_codevectors, n_features)
         The codevectors, row after row of the grid.
-    positions_ : ndarray, shape (n_codevectors, 2)
-        Row and column of each.
     hits_ : ndarray, shape (n_codevectors,)
         Number of samples that each has won while learning.
     labels_, inertia_, n_iter_, history_

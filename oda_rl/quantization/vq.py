@@ -183,7 +183,7 @@ class StochasticVQ(OnlineQuantizer):
 
     Attributes
     ----------
-    cluster_centers_, codevectors_ : ndarray, shape (n_clusters, n_features)
+    cluster_centers_ : ndarray, shape (n_clusters, n_features)
         The codevectors.
     labels_ : ndarray, shape (n_samples,)
         Nearest codevector of each sample of the last ``fit`` or ``partial_fit``.

@@ -115,13 +115,13 @@ class BaseODATree(CellEstimator):
 
     @property
     def weights_(self) -> FloatArray:  # type: ignore[override]
-        """Share of the data in each leaf, shape (K,)."""
+        """Share of the data in each leaf, shape (K,); they sum to 1."""
         weights = self._tree.table.weights[self._tree.table.is_leaf]
         return np.asarray(weights / weights.sum())
 
     @property
     def history_(self) -> list[TreeLevel]:
-        """For each depth, the tree cut there."""
+        """Leaves, distortion and samples of the tree cut at each depth: a list of TreeLevel."""
         return [self._level(depth) for depth in range(self.depth_ + 1)]
 
     @property
@@ -323,18 +323,8 @@ class ODATreeClusterer(estimators.Unsupervised, ClusterMixin, BaseODATree):
 
     Attributes
     ----------
-    codevectors_ : ndarray, shape (K, d)
-        Mean of the samples of each leaf, in the full space.
-    weights_ : ndarray, shape (K,)
-        Share of the data in each leaf; they sum to 1.
     labels_ : ndarray, shape (n,)
         Leaf of each point of the last ``fit``; not after ``partial_fit``.
-    n_leaves_ : int
-        Number K of leaves.
-    depth_ : int
-        Codebooks from the root to the deepest leaf.
-    history_ : list of TreeLevel
-        Number of leaves, distortion and samples of the tree cut at each depth.
 
     References
     ----------
@@ -416,8 +406,6 @@ class ODATreeClassifier(estimators.Supervised, ClassifierMixin, BaseODATree):
     ----------
     classes_ : ndarray, shape (C,)
         The labels so far, sorted.
-    codevectors_, weights_, n_leaves_, depth_, history_
-        As for :class:`ODATreeClusterer`.
 
     Examples
     --------
@@ -524,15 +512,6 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
         Model of a leaf. Slopes of leaves with few points are shrunk towards those of all leaves;
         missing values are replaced by the leaf's mean.
     random_state : int, RandomState instance or None
-        As for :class:`ODATreeClusterer`.
-
-    Attributes
-    ----------
-    codevector_labels_ : ndarray, shape (K,) or, with several targets, (K, q)
-        Mean of the target in each leaf.
-    slopes_ : ndarray, shape (K, d) or (K, q, d)
-        Slopes of the prediction in each leaf; zeros for constants.
-    codevectors_, weights_, n_leaves_, depth_, history_
         As for :class:`ODATreeClusterer`.
 
     Examples
