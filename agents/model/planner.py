@@ -17,7 +17,7 @@ from oda_rl.agents.model.experience import Candidate, Memory, Outcomes, values
 from oda_rl.agents.model.linear_quadratic import linear_quadratic_rules
 from oda_rl.agents.model.settings import ModelConfig
 from oda_rl.agents.policies.rules import RulePolicy, placed, reduced
-from oda_rl.agents.rules.editing import Clauses, within
+from oda_rl.agents.rules.editing import Clauses, decisions, within
 from oda_rl.agents.worlds import learning
 from oda_rl.agents.worlds.laws import depends_on_actions_alone, is_constant
 from oda_rl.agents.worlds.learning import N_LAWS, Arrays, Learned, learn_world
@@ -38,6 +38,7 @@ _TOLERANCE = 1e-6
 _MAX_REPEATS = 4  # further searches, while episodes could be longer
 _LITTLE = 0.02  # share of the difference between the best return and the worst
 _SIMPLIFYING_STARTS, _SIMPLIFYING_STATES = 32, 500
+_RARE = 0.01  # share of the imagined states
 _TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.003  # loss of a simpler rule: standard errors, share
 _SHORT = 8.0  # steps: a search begins shorter episodes from more starts
 _MAX_CELLS = 20
@@ -326,11 +327,10 @@ class Planner:
 
     def _simplified(self, where: Imagination, rule: Rule) -> Rule:
         """Drop cells, numbers and digits that do not matter in imagination."""
-        seen = self.memory.present.before
-        halves = self.draw_starts(_SIMPLIFYING_STARTS), self._draw_seen(_SIMPLIFYING_STARTS)
-        starts = np.concatenate(halves)
+        draws = self.draw_starts, self.draw_starts if self._boxed else self._draw_seen
+        starts = np.concatenate([draw(_SIMPLIFYING_STARTS) for draw in draws])
         before = where.returns_of(rule, starts)
-        rows = self.rng.integers(len(seen), size=_SIMPLIFYING_STATES)
+        seen = where.visited(rule, starts) if self._boxed else self._draw_seen(_SIMPLIFYING_STATES)
 
         def as_good(other: Rule) -> bool:
             report_work("simplifying a rule")
@@ -339,7 +339,11 @@ class Planner:
             lost = min(_TOLERATED_ERROR * error, _TOLERATED_SHARE * abs(float(before.mean())))
             return bool(change.mean() >= -lost)
 
-        return simplified(rule, seen[rows], as_good, MAX_SIMPLIFIED)
+        if self._boxed:  # cells of rare states may not matter
+            shares = np.bincount(decisions(*rule, None, seen), minlength=len(rule[0])) / len(seen)
+            few = [(rule[0][k], rule[1][k]) for k in (shares == shares.max(), shares > _RARE)]
+            rule = next(filter(as_good, few), rule)
+        return simplified(rule, seen, as_good, MAX_SIMPLIFIED)
 
     def delivered(self, candidate: Candidate) -> RulePolicy:
         """Return a rule with a codevector in each of its cells, from the latest states."""
