@@ -6,7 +6,7 @@ actions hold the rule's scores equal (sliding motion).
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from functools import cached_property
 from itertools import permutations
 from typing import Any
@@ -113,7 +113,11 @@ class CartPole:
     tau: float = 0.02
     limits: tuple[float, float] = (2.4, 12 * 2 * math.pi / 360)  # of position (m) and angle (rad)
 
-    description = "the dynamics of CartPole-v1, exact but for rounding"
+    def __str__(self) -> str:
+        """Return what differs from CartPole-v1."""
+        pairs = [(one.name, getattr(self, one.name), one.default) for one in fields(self)]
+        changed = ", ".join(f"{name}={value!r}" for name, value, usual in pairs if value != usual)
+        return f"CartPole-v1 with {changed}" if changed else "CartPole-v1"
 
     def step(self, state: Sequence[Any], output: FloatArray) -> list[Any]:
         """Return the next state.
@@ -329,7 +333,7 @@ class Certificate:
     high: FloatArray
     steps: int  # number of steps within which no episode ends
     share: float  # size of the box relative to the requested one, per side; 0 if nothing is proved
-    world: str  # description of the dynamics
+    worlds: tuple[CartPole, ...]
     names: tuple[str, ...]  # names of the components
 
     def __str__(self) -> str:
@@ -339,14 +343,14 @@ class Certificate:
         return "\n".join([
             f"Certified: no episode that begins in this box ends within {self.steps} steps",
             *(f"    {name} from {a:.6g} to {b:.6g}" for name, a, b in ends),
-            f"in {self.world}.",
-            "It is a proof about that world, and not about any other.",
+            f"in the dynamics of {' and of '.join(map(str, self.worlds))}, exact but for rounding.",
+            "It is a proof about no other world.",
         ])  # fmt: skip
 
 
 @one_thread()
 def certify(
-    policy: RulePolicy,
+    policy: Any,
     worlds: Sequence[CartPole],
     low: FloatArray,
     high: FloatArray,
@@ -360,10 +364,11 @@ def certify(
 
     Parameters
     ----------
-    policy : RulePolicy
+    policy : RulePolicy or agent
+        A rule of two actions on four components, or an agent whose policy is one.
     worlds : sequence of CartPole
         Dynamics, with the constants of each.
-    low, high : array_like, shape (d,)
+    low, high : array_like, shape (4,)
         The box that is asked for.
     steps : int
         Within which no episode ends, at least 1.
@@ -373,7 +378,8 @@ def certify(
     Raises
     ------
     ValueError
-        For bounds that are not finite or not in order, or numbers below 1.
+        For a policy that is no such rule, worlds that are not a sequence of CartPole, bounds that
+        are not finite or not in order, or numbers below 1.
 
     Examples
     --------
@@ -383,17 +389,26 @@ def certify(
     >>> print(str(found).splitlines()[0])
     Certified: no episode that begins in this box ends within 50 steps
     """
+    policy = getattr(policy, "policy", policy)
+    rule = isinstance(policy, RulePolicy)
+    if not rule or policy.outputs.shape[1:] != (2, 1) or policy.scores.shape[1] != 5:
+        raise ValueError(
+            f"policy is a {type(policy).__name__}: it must be a rule of two discrete actions on "
+            "four components, as those that ModelAgent and agent.simplify() make for CartPole"
+        )
+    given = tuple(worlds) if isinstance(worlds, Sequence) else ()
+    if not given or not all(isinstance(one, CartPole) for one in given):
+        raise ValueError(f"worlds is {worlds!r}: it must be a list of CartPole, at least one")
     first, last = (np.array(end, dtype=np.float64) for end in (low, high))
-    d = policy.scores.shape[1] - 1
-    if first.shape != (d,) or last.shape != (d,) or not (first <= last).all():
-        raise ValueError(f"low is {low!r} and high {high!r}: they must be {d} numbers, in order")
+    if first.shape != (4,) or last.shape != (4,) or not (first <= last).all():
+        raise ValueError(f"low is {low!r} and high {high!r}: they must be 4 numbers, in order")
     if not np.isfinite([first, last]).all():
         raise ValueError(f"low is {low!r} and high {high!r}: they must be finite")
     count, n_max = checked_count("steps", steps), checked_count("sets", sets)
     pieces = [(one.rows, policy.all_outputs[one.cell]) for one in policy.pieces]
     centre, half = 0.5 * (first + last), 0.5 * (last - first)
     scale = np.where(half > 0.0, half, 1.0)
-    follow = [Reach(one, pieces, frames(one, pieces, centre, scale)) for one in worlds]
+    follow = [Reach(one, pieces, frames(one, pieces, centre, scale)) for one in given]
 
     def proved(share: float) -> bool:
         box = centre - share * half, centre + share * half
@@ -405,6 +420,6 @@ def certify(
         middle = 0.5 * beyond if share == 0.0 else math.sqrt(share * beyond)
         share, beyond = (middle, beyond) if proved(middle) else (share, middle)
     return Certificate(
-        centre - share * half, centre + share * half, count, share, worlds[0].description,
-        tuple(policy.names or (f"observation[{j}]" for j in range(d))),
+        centre - share * half, centre + share * half, count, share, given,
+        tuple(policy.names or (f"observation[{j}]" for j in range(4))),
     )  # fmt: skip
