@@ -208,6 +208,11 @@ def test_conditions_are_read(text, row):
         (lambda e: e.forbid(0, "1 > 0"), "it must depend on the observation"),
         (lambda e: e.forbid(0, "x[0] > 1e400"), "it must name one of"),
         (lambda e: e.where("x[0] > 1 and x[0] < 0", 1), "which holds nowhere"),
+        (lambda e: e.forbid(1, "x[2] > 1").where("x[2] > 2", 1), "earlier edits lock, or forbid"),
+        (
+            lambda e: e.lock(1).where("5*x[1] + 10*x[2] + 200*x[3] + 30*x[4] > 9", 0),
+            "earlier edits",
+        ),
     ],
 )
 def test_errors_say_what_would_be_right(edit, message):
@@ -227,6 +232,19 @@ def test_continuous_actions_are_said_in_their_own_units():
         rule.edit().forbid(0)
     with pytest.raises(ValueError, match="do is 5.0: it must be 2 numbers, from"):
         rule.edit().where("x[0] > 0", do=5.0)
+
+
+@pytest.mark.parametrize("do", [{"lift (N)": 1.0}, {"lift": 1.0}, {1: 1.0}])
+def test_some_components_of_an_action_are_fixed_and_the_others_kept(do):
+    names, bounds = ["thrust (N)", "lift (N)", "spin"], [[-2.0] * 3, [2.0] * 3]
+    rule = continuous(5, 2, 3).named(None, names, np.array(bounds))
+    first = rule.edit().lock(1).where("x[1] > 0.5", do=[0.0, 2.0, 1.0]).done()
+    after, points = first.edit().where("x[0] > 0", do).done(), points_of(rule, 2_000)
+    here = (points[:, 0] > 0) & (first.cells(points) != 5)  # which is locked
+    told = np.where(here[:, None] & [False, True, False], 0.5, first.act(points))
+    np.testing.assert_allclose(after.act(points), told)
+    with pytest.raises(ValueError, match="or a dict with numbers of some components"):
+        rule.edit().where("x[0] > 0", do={"lift": 3.0})
 
 
 class Watched(gym.Wrapper):

@@ -2,7 +2,7 @@
 
 import ast
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from typing import TYPE_CHECKING, Any, Self
@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
-from oda_rl.agents.rules.proofs import point_in
+from oda_rl.agents.environments.names import without_units
+from oda_rl.agents.rules.proofs import point_in, split
 from oda_rl.diagram import LARGEST
 from oda_rl.files.schema import Member, check, real, require, whole
 
@@ -259,11 +260,13 @@ class Editor:
         scores, outputs = self._policy.scores, self._policy.outputs
         if int(cell) != cell or not 0 <= cell < len(scores):
             raise ValueError(f"cell is {cell!r}: it must be an integer from 0 to {len(scores) - 1}")
-        rows = scores[cell] - scores
-        rows = rows[rows.any(axis=1) | (np.arange(len(rows)) < cell)]  # of equal ones the first
-        if point_in(rows) is None:
-            raise ValueError(f"cell is {cell}, which decides nowhere: it must decide somewhere")
-        self._says.append((rows, outputs[cell].copy(), True))
+        n_before = len(self._says)
+        self._insert(n_before, _cell_rows(scores, int(cell)), outputs[cell].copy(), True)
+        if len(self._says) == n_before:
+            raise ValueError(
+                f"cell is {cell}, which decides nowhere: it must decide somewhere that no earlier "
+                "edit decides"
+            )
         return self
 
     def forbid(self, action: str | int, where: str | None = None) -> Self:
@@ -291,11 +294,40 @@ class Editor:
         condition : str
             Comparisons of sums of components by > or <, joined by "and".
         do : str or int, or for continuous actions a number or a sequence of p
-            The action.
+            The action; or a dict with values of some components of a continuous one, by their names
+            or numbers: the others stay as the rule has them.
         """
         first = max((k + 1 for k, one in enumerate(self._says) if one[2]), default=0)
-        self._says.insert(first, (self._rows(condition), self._output(do), False))
+        rows, n_before = self._rows(condition), len(self._says)
+        if self._policy.continuous:
+            columns, units = self._units(do)
+            later, scores = [one[:2] for one in self._says[first:]], self._policy.scores
+            later += [(_cell_rows(scores, k), one) for k, one in enumerate(self._policy.outputs)]
+            if len(columns) == len(self._bounds[0]):  # whatever the rule does
+                later = [(rows[:0], np.zeros_like(self._policy.outputs[0]))]
+            for where, output in reversed(later):
+                output = output.copy()
+                output[columns], output[columns, 0] = 0.0, units
+                self._insert(first, np.concatenate([rows, where]), output)
+        else:
+            output = np.eye(len(self._action_names))[:, self._action(do)][:, None]
+            self._insert(first, rows, output)
+        if len(self._says) == n_before:
+            raise ValueError(
+                f"where is {condition!r}: earlier edits lock, or forbid this action, wherever that "
+                "holds; it must hold somewhere else, too"
+            )
         return self
+
+    def _insert(self, k: int, rows: FloatArray, output: FloatArray, locked: bool = False) -> None:
+        """Insert a clause that fixes the output, unless it decides nowhere."""
+        says = [*self._says[:k], (rows, output, locked)]
+        discrete = not self._policy.continuous
+        later = [(one[0], int(one[1][:, 0].argmax()) if discrete else -1) for one in says]
+        unbounded = np.outer([-np.inf, np.inf], np.ones(rows.shape[1] - 1))
+        none = self._policy.scores[:0], self._policy.actions[:0]
+        if any(one.cell == k for one in split(*none, self._forbids, later, unbounded)):
+            self._says.insert(k, says[-1])
 
     def done(self) -> "RulePolicy":
         """Return the edited policy; raise ValueError if all actions are forbidden somewhere."""
@@ -313,8 +345,9 @@ class Editor:
 
     def _action(self, action: str | int) -> int:
         names = list(self._action_names)
-        if action in names:
-            return names.index(str(action))
+        for known in (names, list(without_units(names))):
+            if action in known:
+                return known.index(str(action))
         if isinstance(action, str) or int(action) != action or not 0 <= action < len(names):
             raise ValueError(
                 f"action is {action!r}: it must be one of {names}, or a number from 0 to "
@@ -322,20 +355,30 @@ class Editor:
             )
         return int(action)
 
-    def _output(self, do: Any) -> FloatArray:
-        _, n, width = self._policy.outputs.shape
-        if width == 1:
-            return np.eye(n)[:, self._action(do)][:, None]
-        parts = np.atleast_1d(np.asarray(do, dtype=np.float64))
+    def _units(self, do: Any) -> tuple[list[int], FloatArray]:
+        """Return which components of an action are given, and their values in units of the box."""
+        parts = do if isinstance(do, Mapping) else dict(enumerate(np.atleast_1d(do)))
         low, high = self._bounds
-        if parts.shape != (n,) or not ((parts >= low) & (parts <= high)).all():
+        whole = isinstance(do, Mapping) or len(parts) == len(low)
+        columns = [self._action(name) for name in parts] if whole else []
+        values = np.array(list(parts.values()) if whole else [], dtype=np.float64)
+        low, high = low[columns], high[columns]
+        right = len(columns) > 0 and values.shape == low.shape
+        if not right or not ((values >= low) & (values <= high)).all():
+            ends = " to ".join(str(end.tolist()) for end in self._bounds)
             raise ValueError(
-                f"do is {do!r}: it must be {n} numbers, from {low.tolist()} to {high.tolist()}"
+                f"do is {do!r}: it must be {len(self._bounds[0])} numbers, from {ends}, or a dict "
+                "with numbers of some components"
             )
-        output = np.zeros((n, width))
         middle, half = 0.5 * (low + high), 0.5 * (high - low)
-        np.divide(parts - middle, half, out=output[:, 0], where=half > 0.0)  # 0: only one action
-        return output
+        units = np.zeros(len(columns))  # half is 0 where there is only one action
+        return columns, np.divide(values - middle, half, out=units, where=half > 0.0)
+
+
+def _cell_rows(scores: FloatArray, cell: int) -> FloatArray:
+    """Return rows that are positive where a cell's score is greatest."""
+    rows = scores[cell] - scores
+    return rows[rows.any(axis=1) | (np.arange(len(rows)) < cell)]  # of equal ones the first
 
 
 def within(rule: "RulePolicy", clauses: Clauses) -> "RulePolicy":
