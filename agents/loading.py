@@ -44,7 +44,7 @@ def load_agent(path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> 
         kind.__name__: kind
         for kind in (FittedQAgent, CodevectorAgent, ModelAgent, TwoTimescaleAgent)
     }
-    file, metadata, arrays = files.read(Path(path))
+    file, metadata, arrays = files.read(path)
     found = str(metadata.get("kind"))
     if found not in kinds:
         raise InvalidFileError(

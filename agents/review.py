@@ -1,6 +1,7 @@
 """Differences between policies: in which cells, in which states, and in return."""
 
 import difflib
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -174,9 +175,9 @@ def diff(
             f"after takes observations of {new.codevectors.shape[1]} components: it must take {d}, "
             "as the earlier one does"
         )
-    points = np.array(states, dtype=np.float64)
-    points = points.reshape(len(points), -1) if points.ndim > 1 else points[:, None]
-    if len(points) == 0 or points.shape[1] != d:
+    points = np.array(states, dtype=np.float64, ndmin=1)
+    points = points.reshape(len(points), math.prod(points.shape[1:]))
+    if points.size == 0 or points.shape[1] != d:
         raise ValueError(f"states has shape {np.shape(states)}: it must be (n, {d}), n at least 1")
     owners = (getattr(one, "interface", None) for one in (before, after))
     interface = next((one for one in owners if isinstance(one, Interface)), None)
@@ -212,5 +213,5 @@ def diff(
 def _policy(given: Any, name: str) -> Policy:
     policy: Policy = getattr(given, "policy", given)
     if not (hasattr(policy, "act") and hasattr(policy, "codevectors")):
-        raise ValueError(f"{name} is {given!r}: it must be a policy, or an agent")
+        raise ValueError(f"{name} is a {type(given).__name__}: it must be a policy, or an agent")
     return policy

@@ -110,7 +110,7 @@ def test_a_density_of_any_model(model, moons):
     X = moons[0]
     ax = annealing_plots.plot_density(model.fit(X), X)
     assert ax.get_xlim()[0] < X[:, 0].min() < X[:, 0].max() < ax.get_xlim()[1]
-    with pytest.raises(ValueError, match="points have shape"):
+    with pytest.raises(ValueError, match="X has shape"):
         annealing_plots.plot_density(model, np.zeros((5, 3)))
     with pytest.raises(TypeError, match="it must have score_samples"):
         annealing_plots.plot_density(object(), X)

@@ -286,6 +286,9 @@ def test_a_rule_with_continuous_actions_is_explained_by_its_cells(tmp_path):
         assert told.action_names[0] == "cell 0"
         assert len(told.action_names) == len(told.q_values) == agent.n_cells
         assert str(told).startswith(f"cell {told.cell} (")
+        (terms,) = told.terms.values()
+        assert np.clip(terms.sum(), -2.0, 2.0) == pytest.approx(told.action[0], rel=1e-6)
+        assert f"torque (N m) = {terms.sum():.4g}" in str(told)
         if told.nearest_other is not None:
             assert agent.cell(told.nearest_other) == told.other_choice != told.cell
     table = overview(agent, seen)

@@ -161,7 +161,7 @@ def test_words_of_continuous_actions():
     assert one.named(NAMES).rules().endswith("+ 0.25; action[0] at least -1 and at most 1")
     two = rule([[0, 0, 0], [0, 1, 2]], [[[7.0, 0, 0]], [[0, 0, 0.5]]])
     assert two.named(NAMES, torque, bounds).rules() == (
-        "torque = angular velocity if angle + 2·angular velocity > 0, else torque = 2; "
+        "torque = angular velocity if angle + 2·angular velocity > 0,\nelse torque = 2\n"
         "torque (N m) at least -2 and at most 2"
     )
     several = continuous(3, 2, 2).named(NAMES, ["main", "side"]).rules()
@@ -175,7 +175,14 @@ def test_words_of_continuous_actions():
     assert several.count("\n  main = ") == several.count("\n  side = ") == 3
     bounds = np.array([[0, -1], [1, 1]])
     uneven = continuous(1, 2, 2).named(NAMES, ["main", "side"], bounds)
-    assert uneven.rules().endswith("main at least 0 and at most 1, side at least -1 and at most 1")
+    main, side = uneven.rules().splitlines()
+    assert main.endswith("; at least 0 and at most 1")
+    assert side.endswith("; at least -1 and at most 1")
+
+
+def test_numbers_that_are_all_large_are_divided():
+    short, _ = rules.shortest(np.array([[0.0, 0.0], [23910.0, 1576.0]]), np.zeros((1, 1)))
+    np.testing.assert_allclose(short[1], [23.91, 1.576])
 
 
 @pytest.mark.parametrize("mean", [(0.0, 0.0), (293.15, -2e6)])
@@ -189,7 +196,8 @@ def test_words_are_true(mean):
             ["x", "y"], ["u"] if policy.continuous else ["0", "1"]
         )
         code = policy.rules().replace("·", "*").replace("u = ", "").replace("always ", "")
-        code = compile(code.replace(", else", " else").split(";")[0], "", "eval")
+        code = code.replace(",\nelse", " else").replace(", else", " else")
+        code = compile(code.split(";")[0].split("\n")[0], "", "eval")
         read = np.clip([eval(code, {"x": x, "y": y}) for x, y in points], -1.0, 1.0)
         assert (np.abs(np.ravel(policy.act(points)) - read) < 0.01).mean() > 0.98
 

@@ -677,7 +677,7 @@ class Agent(Player):
         ValueError
             If the file is damaged, or holds no agent of this class, or ``env`` has other spaces.
         """
-        return files.restored(cls, *files.read(Path(path)), env)
+        return files.restored(cls, *files.read(path), env)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle and copy as files do, with what no file holds, and a choice without update."""

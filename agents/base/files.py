@@ -1,6 +1,7 @@
 """Saving and loading agents: files, run folders, checkpoints."""
 
 import json
+import os
 import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -192,8 +193,11 @@ def present_versions() -> dict[str, str]:
     return {package: str(import_module(package).__version__), **versions()}
 
 
-def read(path: Path) -> tuple[Path, dict[str, Any], Mapping[str, npt.NDArray[Any]]]:
+def read(given: str | Path) -> tuple[Path, dict[str, Any], Mapping[str, npt.NDArray[Any]]]:
     """Return the file at a path or in a run folder, and its metadata and arrays."""
+    if not isinstance(given, str | os.PathLike):
+        raise TypeError(f"path is {given!r}: it must be a string or a Path")
+    path = Path(given)
     file = path / AGENT_FILE if path.is_dir() else path
     if not file.exists():
         what = f"run folder with an {AGENT_FILE}" if path.is_dir() else "file or run folder"

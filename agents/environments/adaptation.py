@@ -78,6 +78,8 @@ class WithOptions(gym.Wrapper[Any, Any, Any, Any]):
 
     def __init__(self, env: gym.Env[Any, Any], options: dict[str, Any]) -> None:
         super().__init__(env)
+        if not isinstance(options, dict):
+            raise ValueError(f"reset_options is {options!r}: it must be a dict")
         self._options = options
 
     def reset(

@@ -10,7 +10,7 @@ MultiDiscrete or MultiBinary action it may be a list with a name for each value.
 import math
 import re
 import tomllib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Sequence, Sized
 from dataclasses import replace
 from decimal import Context, Decimal
 from functools import cache
@@ -66,7 +66,8 @@ def with_actions(
 ) -> Interface:
     """Return an interface with other names of actions, if any, or raise ValueError."""
     values = interface.combinations
-    if values is not None and names and len(names) != interface.n_actions:
+    sized = isinstance(names, Sized) and len(names) not in (0, interface.n_actions)
+    if values is not None and names is not None and sized:
         words = _words(argument, values, names)
         return replace(interface, action_names=tuple(map(", ".join, zip(*words, strict=True))))
     kind = "action" if interface.box is None else "component of an action"
@@ -102,7 +103,7 @@ def checked_names(
     """Return the names given, or the default ones; raise ValueError if they are no names."""
     if given is None:
         return tuple(otherwise)
-    if isinstance(given, str) or len(given) != len(otherwise):
+    if isinstance(given, str) or not isinstance(given, Sized) or len(given) != len(otherwise):
         raise ValueError(
             f"{argument} is {given!r}: it must be a sequence of {len(otherwise)}, one for each {of}"
         )

@@ -1,13 +1,15 @@
 """Protocol of partitions, which place the cells of an online agent."""
 
+import inspect
 from collections.abc import Mapping
+from dataclasses import fields
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from oda_rl import metric
 from oda_rl._types import Array, FloatArray
-from oda_rl.agents.base.settings import Checked
+from oda_rl.agents.base.settings import Checked, made_settings
 from oda_rl.files.schema import Member, Sizes, check, real
 
 Lineage = FloatArray
@@ -66,8 +68,19 @@ class BuiltIn:
     placed: FloatArray  # codevectors as standardised observations, shape (n_cells, d)
     units: FloatArray  # mean and standard deviations of random play, shape (2, d)
 
-    def __init__(self, **settings: Any) -> None:
-        self.settings = self.Settings(**settings)
+    def __init_subclass__(cls) -> None:
+        cls.__signature__ = inspect.Signature(
+            [  # type: ignore[attr-defined]
+                inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default)
+                for one in fields(cls.Settings)
+            ]
+        )
+
+    def __init__(self, *unnamed: Any, **settings: Any) -> None:
+        kind = type(self).__name__
+        if unnamed:
+            raise TypeError(f"{kind} is given {unnamed}: its settings must be given by name")
+        self.settings = made_settings(kind, self.Settings, settings)
 
     def prepare(self, n_features: int, rng: np.random.Generator) -> Self:
         self.units = np.array([np.zeros(n_features), np.ones(n_features)])

@@ -1,6 +1,7 @@
 """Explanations of an agent's actions, and tables of policies, cell by cell."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,11 @@ from oda_rl.agents.environments.names import number_text, scales_between, withou
 from oda_rl.agents.environments.validation import checked_points
 from oda_rl.agents.policies.alternatives import kept_in_single
 from oda_rl.agents.policies.contract import Trained
+from oda_rl.agents.policies.rules import RulePolicy, in_box
 
 _COMPONENTS = 12  # of an observation that are printed
+_ROUNDING = 1e-6  # relative: actions may be in single precision
+_TERMS = 4  # of a component of the action that are printed
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +59,9 @@ class Explanation:
     value_name: str = "value"  #: Quantity by which actions are compared: a value, or a score.
     choice_name: str = "action"
     """Kind of choice that is numbered: actions, action codevectors, or cells."""
+    terms: Mapping[str, FloatArray] = field(default_factory=dict)
+    """Sum that a rule computes for each component of a continuous action, before it is clipped to
+    its bounds: a constant, then coefficients times components of the state, shape (1 + d,)."""
 
     def __str__(self) -> str:
         names, by = self.action_names, ""
@@ -70,7 +77,26 @@ class Explanation:
             f"{self.value_name}s: {values}",
             f"cell {self.cell} of {self.n_cells}, times learned from: {visits}",
         ]
-        return "\n".join([*lines, "", *self._where(), "", self._how_far()])
+        return "\n".join([*lines, *self._sums(), "", *self._where(), "", self._how_far()])
+
+    def _sums(self) -> list[str]:
+        """Return the sum that is each component of the action, the largest terms first."""
+        lines, state = [], self.observation.ravel()
+        for (name, terms), done in zip(self.terms.items(), np.ravel(self.action), strict=False):
+            total, products = terms.sum(), terms[1:]
+            ranked = np.argsort(-np.abs(products), kind="stable")
+            said = [
+                f"{products[j] / state[j]:.4g}·{state[j]:.4g} = {products[j]:.4g} ({self.names[j]})"
+                for j in ranked[:_TERMS]
+                if products[j] != 0.0
+            ]
+            others = products[ranked[_TERMS:]]
+            said += [f"others together {others.sum():.4g}"] * bool(others.any())
+            said += [f"constant {terms[0]:.4g}"] * int(terms[0] != 0.0)
+            clipped = abs(total - done) > _ROUNDING * (1.0 + np.abs(terms).sum())
+            end = f", clipped to {done:.4g}" if clipped else ""
+            lines.append(f"{name} = {total:.4g}{end}: {', '.join(said) or '0'}")
+        return lines
 
     def _where(self) -> list[str]:
         """Return a table of the components; of too many those that change most."""
@@ -149,6 +175,10 @@ def explain(agent: Trained, observation: npt.ArrayLike) -> Explanation:
     ranked = np.argsort(-values[0], kind="stable")
     others = [int(a) for a in ranked if a != choice and values[0, a] > -np.inf]
     action, other_action, other_choice = _performed(agent, policy.act(points))[0], None, None
+    terms = {}
+    if isinstance(policy, RulePolicy) and policy.continuous and interface.box is not None:
+        own = in_box(policy.all_outputs[cell : cell + 1], *interface.box.bounds)[0]
+        terms = dict(zip(interface.action_names, own * np.append(1.0, points[0]), strict=True))
     nearest = policy.alternative(points[0], choice, scale)
     if interface.dtype == "float32":
         nearest = kept_in_single(policy, nearest, points[0], choice, scale)
@@ -180,6 +210,7 @@ def explain(agent: Trained, observation: npt.ArrayLike) -> Explanation:
         other_in_words="" if other_choice is None else _in_words(agent, other_choice, other_action),
         value_name=policy.value_name,
         choice_name=policy.choice_name,
+        terms=terms,
     )
 
 

@@ -28,6 +28,7 @@ _DIGITS, _MAX_DIGITS, _OF_BOUNDS = 4, 15, 7
 _LOSS = 2e-3  # by rounding of printed numbers, relative to half the box, or to what scores differ
 _EXACT = 1e-9  # relative
 _RESIDUE = 1e-12  # of a box: an offset that rounding has left
+_LONG = 1_000.0  # a sum whose numbers all exceed this is divided
 _POWERS = 10.0 ** np.arange(-6, 7)
 
 
@@ -415,23 +416,23 @@ class RulePolicy(Stored):
         own[:, :, 0] = np.where(constant, np.clip(own[:, :, 0], low, high), own[:, :, 0])
         parts, digits = without_units(named), _output_digits(own, self.codevectors, low, high)
         in_words = partial(affine, names=components, digits=digits)
-        each = [
-            [f"{part} = {in_words(row)}" for part, row in zip(parts, cell, strict=True)]
-            for cell in own
-        ]
         pairs = [[number(end, _OF_BOUNDS) for end in pair] for pair in zip(low, high, strict=True)]
         limits = [f"at least {a} and at most {b}" for a, b in pairs]
-        if n > 1 and len(set(limits)) == 1:
-            named, limits = ("each",), limits[:1]
-        ends = ", ".join(map("{} {}".format, named, limits))
-        if len(own) == 1 and own.shape[1] > 1:  # a line for each component
-            return "\n".join([*each[0], ends])
+        alike = len(set(limits)) == 1
+        ends = [f"{'each' if n > 1 else named[0]} {limits[0]}"] * alike
+        behind = [""] * n if alike else [f"; {limit}" for limit in limits]
+        each = [
+            [f"{a} = {in_words(row)}{b}" for a, row, b in zip(parts, cell, behind, strict=True)]
+            for cell in own
+        ]
+        if len(own) == 1 and n > 1:  # a line for each component
+            return "\n".join([*each[0], *ends])
         if n == 1:
             text = self._edited([cell for (cell,) in each], components, named)
-            return f"{text}\n{ends}" if "\n" in text else f"{text}; {ends}"
+            return f"{text}\n{ends[0]}" if "\n" in text else f"{text}; {ends[0]}"
         cells = [f"cell {k}" for k in range(len(each))]
         lines = ["\n  ".join([f"{cell}:", *own]) for cell, own in zip(cells, each, strict=True)]
-        return "\n".join([self._edited(cells, components, named), *lines, ends])
+        return "\n".join([self._edited(cells, components, named), *lines, *ends])
 
     def _edited(self, said: Sequence[str], components: Sequence[str], named: Sequence[str]) -> str:
         """Put clauses and the scores into words, given the actions of all cells in words."""
@@ -459,7 +460,8 @@ class RulePolicy(Stored):
             if not row[1:].any():
                 return f"always {said[int(row[0] > 0.0)]}"
             where = half_space(row, components, self.codevectors)
-            return f"{said[1]} if {where}, else {said[0]}"
+            below = "\n" if self.continuous and self.outputs.shape[1] == 1 else " "
+            return f"{said[1]} if {where},{below}else {said[0]}"
         scores, digits = shortest(self.scores, self.codevectors)
         rows = [affine(row, components, digits) for row in scores]
         rows = [row if row != "0" else "0, otherwise" for row in rows]
@@ -566,6 +568,9 @@ def shortest(rows: FloatArray, points: FloatArray) -> tuple[FloatArray, int]:
     slopes = rows[:, 1:] if rows[:, 1:].any() else rows
     factors = [1.0, *_POWERS, *(1.0 / np.unique(np.abs(slopes[slopes != 0.0])))]
     short = min((factor * rows for factor in factors), key=_cost)
+    least = np.abs(short[short != 0.0]).min(initial=np.inf)
+    if _LONG < least < np.inf:
+        short = short / 10.0 ** np.floor(np.log10(least))
     at = np.insert(points, 0, 1.0, axis=1)
     spread = np.ptp(short @ at.T, axis=0)
     usual = np.quantile(spread, 0.5, method="lower")  # some points are far, or at a boundary

@@ -325,7 +325,7 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         An agent with your own partition needs ``partition``, an object like the one that it had,
         whose ``restore`` is given what the other's ``state`` returned; ValueError without it.
         """
-        return files.restored(cls, *files.read(Path(path)), env, partition)
+        return files.restored(cls, *files.read(path), env, partition)
 
     @property
     def _parts(self) -> tuple[Any, ...]:

@@ -156,12 +156,12 @@ class Explain(_Playing):
 
     steps: int = 5_000  # Greedy steps, from which the share of each cell is estimated.
 
-    observation: tuple[float, ...] | None = None
+    observation: tuple[float, ...] = ()
     """A state: its components, in the order of the table."""
 
     def __call__(self, console: Console) -> None:
         agent, seed = self.load()
-        if self.observation is not None:
+        if self.observation:
             interface, n = agent.interface, len(self.observation)
             if n != (d := len(interface.names)):
                 names = ", ".join(interface.names)

@@ -104,7 +104,8 @@ def sizes_table(distilled: "Distilled") -> "Table":
          size.returns)
         for size in distilled.curve
     ]  # fmt: skip
-    for name, left, returns in [*rows, ("the agent", "", distilled.taught)]:
+    taught = distilled.taught[: len(distilled.returns) or None]  # from the starts compared
+    for name, left, returns in [*rows, ("the agent", "", taught)]:
         mean = f"{returns.mean():.4g}" if len(returns) else "unknown"
         error = f"{standard_error(returns):.2g}" if len(returns) > 1 else "unknown"
         table.add_row(name, left, mean, error, str(len(returns)))

@@ -20,6 +20,7 @@ from oda_rl.plotting.axes import (
     INK,
     as_label,
     bordered,
+    checked,
     draw_picture,
     new_axes,
     padded_range,
@@ -81,6 +82,7 @@ def plot_learning_curve(
     delivered : ndarray, shape (m,), optional
         Returns of the delivered policy; their mean is marked at the end, with its 95 % interval.
     """
+    episodes = checked("episodes", episodes, 2, more=True)
     if ax is None:
         ax = new_axes(height=4.8)[0]
         ax.figure.subplots_adjust(bottom=0.24)
@@ -137,11 +139,15 @@ def plot_partition(
     Raises
     ------
     ValueError
-        If the observation has fewer than two components.
+        If the observation has fewer than two components, or an argument is wrong.
     """
     d = agent.interface.n_features
     if d < 2:
         raise ValueError(f"the observation has {d} component: a plane needs at least 2")
+    both = (0, 1) if dimensions is None else tuple(dimensions)
+    if len(set(both)) != 2 or not set(both) <= set(range(d)):
+        raise ValueError(f"dimensions is {dimensions!r}: it must be two different ones below {d}")
+    visited = None if visited is None else checked("visited", visited, d)
     n_actions = agent.policy.n_actions
     shaded = agent.interface.n_components == 1
     beside = n_actions > 3 and not shaded  # names of more actions do not fit above

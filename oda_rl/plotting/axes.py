@@ -57,14 +57,16 @@ def padded_range(values: FloatArray) -> tuple[float, float]:
     return low - margin, high + margin
 
 
-def in_plane(points: npt.ArrayLike) -> FloatArray:
-    """Check points, shape (n, 2)."""
-    points = np.asarray(points, dtype=np.float64)
-    if points.ndim != 2 or points.shape[1] != 2:
+def checked(name: str, given: npt.ArrayLike, n_columns: int, more: bool = False) -> FloatArray:
+    """Return finite numbers of shape (n, n_columns), or with ``more`` columns; or ValueError."""
+    rows = np.asarray(given, dtype=np.float64)
+    wide = rows.ndim == 2 and (rows.shape[1] == n_columns or (more and rows.shape[1] > n_columns))
+    if not wide or not np.isfinite(rows).all():
+        shape, least = f"shape {rows.shape}" if not wide else "NaN or infinity", " or more" * more
         raise ValueError(
-            f"points have shape {points.shape}: a picture of the plane needs shape (n, 2)"
+            f"{name} has {shape}: it must have {n_columns}{least} columns of finite numbers"
         )
-    return points
+    return rows
 
 
 def window_of(points: FloatArray, codevectors: FloatArray) -> Ranges:

@@ -14,12 +14,12 @@ from oda_rl._types import FloatArray
 from oda_rl.plotting.axes import (
     COLORS,
     GRID,
+    checked,
     class_colors,
     draw_codevectors,
     draw_points,
     draw_regions,
     grid,
-    in_plane,
     name_classes,
     neighbours_apart,
     new_axes,
@@ -172,7 +172,9 @@ def plot_decision_regions(
         Their classes.
     """
     ax = ax or new_axes(5.6, 5.0)[0]
-    points, labels = in_plane(X), np.asarray(y)
+    points, labels = checked("X", X, 2), np.asarray(y)
+    if labels.shape != (len(points),):
+        raise ValueError(f"y has shape {labels.shape}: it must be ({len(points)},), as X has rows")
     names = np.unique(np.concatenate([labels, getattr(model, "classes_", labels)]))
     labelled = hasattr(model, "codevector_labels_")  # those of a tree have no class
     codevectors = np.asarray(model.codevectors_ if labelled else np.empty((0, 2)))
@@ -200,7 +202,7 @@ def plot_clusters(model: Any, X: npt.ArrayLike, *, ax: Axes | None = None) -> Ax
         Samples; at most 3,000 are drawn.
     """
     ax = ax or new_axes(5.6, 5.0)[0]
-    points = in_plane(X)
+    points = checked("X", X, 2)
     codevectors = np.asarray(model.cluster_centers_)
     ranges = window_of(points, codevectors)
     cells = np.asarray(model.predict(grid(ranges)), dtype=np.int64)
@@ -248,7 +250,7 @@ def plot_density(model: Any, X: npt.ArrayLike, *, ax: Axes | None = None) -> Axe
             "estimators have"
         )
     ax = ax or new_axes(5.6, 4.8)[0]
-    points = in_plane(X)
+    points = checked("X", X, 2)
     exemplars = np.asarray(getattr(model, "exemplars_", np.empty((0, 2))))
     window = window_of(points, exemplars)
     places = grid(window)
