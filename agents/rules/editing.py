@@ -378,7 +378,8 @@ class Editor:
 def _cell_rows(scores: FloatArray, cell: int) -> FloatArray:
     """Return rows that are positive where a cell's score is greatest."""
     rows = scores[cell] - scores
-    return rows[rows.any(axis=1) | (np.arange(len(rows)) < cell)]  # of equal ones the first
+    kept = rows.any(axis=1) | (np.arange(len(rows)) < cell)  # of equal ones the first
+    return np.asarray(rows[kept])
 
 
 def within(rule: "RulePolicy", clauses: Clauses) -> "RulePolicy":

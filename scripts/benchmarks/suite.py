@@ -144,7 +144,7 @@ def returns(summary: Any) -> Text:
 outcome = (
     Column("seeds", count, once=True),
     Column("steps", the("steps", ",")),
-    Column("solved", of(np.mean, "solved", ".2f")),
+    Column("solved", lambda line: line.share_from(of_task(line).solved)),
     *(Column(f.__name__, returns(f)) for f in (np.mean, np.median, np.min)),
 )
 
