@@ -22,25 +22,29 @@ from oda_rl.plotting.estimators import plot_bifurcation, plot_clusters, plot_dec
 from oda_rl.runs.results import read_rows
 
 STORED = Path(__file__).parents[1] / "results"  # rows of benchmarks
-BARTO, ONLINE_STEPS, FITTED_STEPS = "oda_rl/BartoCartPole-v0", 50_000, 20_000
+BARTO, ONLINE_STEPS, FITTED_STEPS = "oda_rl/BartoCartPole-v0", 50_000, 10_000
 MOONS = make_moons(1500, noise=0.15, random_state=0)
 CIRCLES = make_circles(1500, noise=0.08, factor=0.5, random_state=0)
 
 
 def draw_policies() -> None:
     online = TwoTimescaleAgent(BARTO, max_cells=32, seed=0).learn(ONLINE_STEPS)  # few, to be seen
-    fitted = FittedQAgent(BARTO, seed=0).learn(FITTED_STEPS)
     visited = online.visited_states(2_000, seed=0)
     Experiment("partition").save(plot_partition(online, (2, 3), visited=visited))
     Experiment("bifurcation").save(plot_bifurcation(online.history))
     Experiment("metric").save(plot_metric(online))
-    Experiment("learning_curve").save(plot_learning_curve(fitted.episodes.curve))
+    fitted = FittedQAgent("CartPole-v1", seed=0).learn(FITTED_STEPS)
     usual = TwoTimescaleAgent("CartPole-v1", seed=0).learn(ONLINE_STEPS)
-    Experiment("online_curve").save(plot_learning_curve(usual.episodes.curve))
+    for name, agent in (("learning_curve", fitted), ("online_curve", usual)):
+        ax = plot_learning_curve(agent.episodes.curve)
+        ax.set_title(f"{type(agent).__name__} on {agent.env_id}")
+        Experiment(name).save(ax)
     model = ModelAgent("CartPole-v1", seed=0).learn(500)
     visited = model.visited_states(2_000, seed=0)
-    Experiment("rule").save(plot_partition(model, (2, 3), visited=visited))
-    edited = model.edit().forbid("push left", where="pole angular velocity > .3").done()
+    ax = plot_partition(model, (2, 3), visited=visited)
+    ax.set_title(f"CartPole-v1, {ax.get_title(loc='left')}", loc="left")
+    Experiment("rule").save(ax)
+    edited = model.edit().lock(1).forbid("push left", where="pole angular velocity > .3").done()
     change = diff(model.policy, edited, model.world.seen.before, "CartPole-v1", seed=2)
     Experiment("difference").save(plot_difference(change))
 
@@ -50,6 +54,8 @@ def draw_clusterer(left: Axes, right: Axes) -> None:
     model = oda_rl.ODAClusterer("auto", random_state=0).fit(X)
     plot_bifurcation(model.history_, ax=left)
     plot_clusters(model, X, ax=right)
+    right.scatter([], [], 80.0, "white", edgecolors="black", label="codevector, area by weight")
+    right.legend(frameon=False, loc="lower right", bbox_to_anchor=(1.0, 1.0))
 
 
 def draw_regressor_tree(left: Axes, right: Axes) -> None:
@@ -61,6 +67,7 @@ def draw_regressor_tree(left: Axes, right: Axes) -> None:
         model = oda_rl.ODARegressor(20, local_model=local_model, random_state=0).fit(x, y)
         left.plot(line, model.predict(line[:, None]), color=color, label=local_model)
     left.legend(frameon=False)
+    left.set(xlabel="feature", ylabel="target")
     left.set_title("Regression in 20 cells", loc="left")
     plot_decision_regions(
         oda_rl.ODATreeClassifier(random_state=0).fit(*CIRCLES), *CIRCLES, ax=right
@@ -138,6 +145,9 @@ def main() -> None:
         axes = new_axes(10.0, 4.4, 2)
         axes[0].figure.subplots_adjust(right=0.98)  # nothing stands at the right
         draw(*axes)
+        for ax in axes:
+            if not ax.get_xlabel() + ax.get_ylabel():
+                ax.set(xlabel="first feature", ylabel="second feature")
         Experiment(draw.__name__.removeprefix("draw_")).save(axes[0])
     draw_logo()
 

@@ -1,8 +1,8 @@
 """Protocol of partitions, which place the cells of an online agent."""
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import fields
+from inspect import Parameter, Signature
 from typing import Any, ClassVar, Protocol, Self
 
 import numpy as np
@@ -69,12 +69,9 @@ class BuiltIn:
     units: FloatArray  # mean and standard deviations of random play, shape (2, d)
 
     def __init_subclass__(cls) -> None:
-        cls.__signature__ = inspect.Signature(
-            [  # type: ignore[attr-defined]
-                inspect.Parameter(one.name, inspect.Parameter.KEYWORD_ONLY, default=one.default)
-                for one in fields(cls.Settings)
-            ]
-        )
+        own, kind = fields(cls.Settings), Parameter.KEYWORD_ONLY
+        shown = [Parameter(one.name, kind, default=one.default) for one in own]
+        cls.__signature__ = Signature(shown)  # type: ignore[attr-defined]
 
     def __init__(self, *unnamed: Any, **settings: Any) -> None:
         kind = type(self).__name__
