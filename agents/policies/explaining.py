@@ -90,8 +90,8 @@ class Explanation:
                 for j in ranked[:_TERMS]
                 if products[j] != 0.0
             ]
-            others = products[ranked[_TERMS:]]
-            said += [f"others together {others.sum():.4g}"] * bool(others.any())
+            if (others := products[ranked[_TERMS:]]).any():
+                said.append(f"others together {others.sum():.4g}")
             said += [f"constant {terms[0]:.4g}"] * int(terms[0] != 0.0)
             clipped = abs(total - done) > _ROUNDING * (1.0 + np.abs(terms).sum())
             end = f", clipped to {done:.4g}" if clipped else ""

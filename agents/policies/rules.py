@@ -28,7 +28,6 @@ _DIGITS, _MAX_DIGITS, _OF_BOUNDS = 4, 15, 7
 _LOSS = 2e-3  # by rounding of printed numbers, relative to half the box, or to what scores differ
 _EXACT = 1e-9  # relative
 _RESIDUE = 1e-12  # of a box: an offset that rounding has left
-_LONG = 1_000.0  # a sum whose numbers all exceed this is divided
 _POWERS = 10.0 ** np.arange(-6, 7)
 
 
@@ -569,7 +568,7 @@ def shortest(rows: FloatArray, points: FloatArray) -> tuple[FloatArray, int]:
     factors = [1.0, *_POWERS, *(1.0 / np.unique(np.abs(slopes[slopes != 0.0])))]
     short = min((factor * rows for factor in factors), key=_cost)
     least = np.abs(short[short != 0.0]).min(initial=np.inf)
-    if _LONG < least < np.inf:
+    if 1_000.0 < least < np.inf:
         short = short / 10.0 ** np.floor(np.log10(least))
     at = np.insert(points, 0, 1.0, axis=1)
     spread = np.ptp(short @ at.T, axis=0)

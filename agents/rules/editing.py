@@ -260,14 +260,9 @@ class Editor:
         scores, outputs = self._policy.scores, self._policy.outputs
         if int(cell) != cell or not 0 <= cell < len(scores):
             raise ValueError(f"cell is {cell!r}: it must be an integer from 0 to {len(scores) - 1}")
-        n_before = len(self._says)
-        self._insert(n_before, _cell_rows(scores, int(cell)), outputs[cell].copy(), True)
-        if len(self._says) == n_before:
-            raise ValueError(
-                f"cell is {cell}, which decides nowhere: it must decide somewhere that no earlier "
-                "edit decides"
-            )
-        return self
+        clause, k = (_cell_rows(scores, int(cell)), outputs[cell].copy()), len(self._says)
+        error = f"cell is {cell}, which decides nowhere: it must decide where no earlier edit does"
+        return self._insert(k, [clause], error, locked=True)
 
     def forbid(self, action: str | int, where: str | None = None) -> Self:
         """Forbid a discrete action, everywhere or where a condition holds.
@@ -298,36 +293,36 @@ class Editor:
             or numbers: the others stay as the rule has them.
         """
         first = max((k + 1 for k, one in enumerate(self._says) if one[2]), default=0)
-        rows, n_before = self._rows(condition), len(self._says)
-        if self._policy.continuous:
-            columns, units = self._units(do)
-            later, scores = [one[:2] for one in self._says[first:]], self._policy.scores
-            later += [(_cell_rows(scores, k), one) for k, one in enumerate(self._policy.outputs)]
-            if len(columns) == len(self._bounds[0]):  # whatever the rule does
-                later = [(rows[:0], np.zeros_like(self._policy.outputs[0]))]
-            for where, output in reversed(later):
-                output = output.copy()
-                output[columns], output[columns, 0] = 0.0, units
-                self._insert(first, np.concatenate([rows, where]), output)
+        rows, scores, outputs = self._rows(condition), self._policy.scores, self._policy.outputs
+        if not self._policy.continuous:
+            clauses = [(rows, np.eye(outputs.shape[1])[:, self._action(do)][:, None])]
         else:
-            output = np.eye(len(self._action_names))[:, self._action(do)][:, None]
-            self._insert(first, rows, output)
-        if len(self._says) == n_before:
-            raise ValueError(
-                f"where is {condition!r}: earlier edits lock, or forbid this action, wherever that "
-                "holds; it must hold somewhere else, too"
-            )
-        return self
+            columns, units = self._units(do)
+            clauses = [(rows, np.zeros_like(outputs[0]))]
+            if len(columns) < outputs.shape[1]:  # the others stay as each clause and cell has them
+                later = [one[:2] for one in self._says[first:]]
+                later += [(_cell_rows(scores, k), one) for k, one in enumerate(outputs)]
+                clauses = [(np.concatenate([rows, own]), one.copy()) for own, one in later]
+            for _, output in clauses:
+                output[columns], output[columns, 0] = 0.0, units
+        error = f"where is {condition!r}: it must hold where no earlier edit locks or forbids this"
+        return self._insert(first, clauses, error)
 
-    def _insert(self, k: int, rows: FloatArray, output: FloatArray, locked: bool = False) -> None:
-        """Insert a clause that fixes the output, unless it decides nowhere."""
-        says = [*self._says[:k], (rows, output, locked)]
-        discrete = not self._policy.continuous
-        later = [(one[0], int(one[1][:, 0].argmax()) if discrete else -1) for one in says]
-        unbounded = np.outer([-np.inf, np.inf], np.ones(rows.shape[1] - 1))
+    def _insert(
+        self, k: int, clauses: list[tuple[FloatArray, FloatArray]], error: str, locked: bool = False
+    ) -> Self:
+        """Insert clauses that fix the output, but those that decide nowhere."""
+        before, discrete = [one[:2] for one in self._says[:k]], not self._policy.continuous
+        space = np.outer([-np.inf, np.inf], np.ones(self._policy.scores.shape[1] - 1))
         none = self._policy.scores[:0], self._policy.actions[:0]
-        if any(one.cell == k for one in split(*none, self._forbids, later, unbounded)):
-            self._says.insert(k, says[-1])
+        for rows, output in reversed(clauses):
+            says = [(a, int(b[:, 0].argmax()) * discrete) for a, b in [*before, (rows, output)]]
+            if any(one.cell == k for one in split(*none, self._forbids, says, space)):
+                self._says.insert(k, (rows, output, locked))
+                error = ""
+        if error:
+            raise ValueError(error)
+        return self
 
     def done(self) -> "RulePolicy":
         """Return the edited policy; raise ValueError if all actions are forbidden somewhere."""
