@@ -393,8 +393,8 @@ def certify(
     rule = isinstance(policy, RulePolicy)
     if not rule or policy.outputs.shape[1:] != (2, 1) or policy.scores.shape[1] != 5:
         raise ValueError(
-            f"policy is a {type(policy).__name__}: it must be a rule of two discrete actions on "
-            "four components, as those that ModelAgent and agent.simplify() make for CartPole"
+            f"policy is of type {type(policy).__name__}: it must be a rule of two discrete actions "
+            "on four components, as those that ModelAgent and agent.simplify() make for CartPole"
         )
     given = tuple(worlds) if isinstance(worlds, Sequence) else ()
     if not given or not all(isinstance(one, CartPole) for one in given):

@@ -203,5 +203,7 @@ def diff(
 def _policy(given: Any, name: str) -> Policy:
     policy: Policy = getattr(given, "policy", given)
     if not (hasattr(policy, "act") and hasattr(policy, "codevectors")):
-        raise ValueError(f"{name} is a {type(given).__name__}: it must be a policy, or an agent")
+        raise ValueError(
+            f"{name} is of type {type(given).__name__}: it must be a policy, or an agent"
+        )
     return policy

@@ -1,7 +1,5 @@
 """Certificates: affine arithmetic encloses, and proofs hold."""
 
-from types import SimpleNamespace
-
 import gymnasium as gym
 import numpy as np
 import pytest
@@ -91,8 +89,8 @@ def test_from_a_certified_box_no_pole_falls():
 
 def test_a_certificate_names_all_worlds():
     worlds = [certifying.CartPole(half_length=1.0, gravity=20.0), certifying.CartPole()]
-    holder = SimpleNamespace(policy=RULE)  # an agent
-    found = certifying.certify(holder, worlds, [-0.02] * 4, [0.02] * 4, steps=5, sets=10)
+    agent = type("Agent", (), {"policy": RULE})
+    found = certifying.certify(agent, worlds, [-0.02] * 4, [0.02] * 4, steps=5, sets=10)
     both = "CartPole-v1 with gravity=20.0, half_length=1.0 and of CartPole-v1, exact but"
     assert f"in the dynamics of {both} for rounding." in str(found).splitlines()
 
@@ -140,7 +138,9 @@ def test_what_is_not_proved_is_not_certified():
     with pytest.raises(ValueError, match="they must be 4 numbers, in order"):
         certifying.certify(RULE, [certifying.CartPole()], [1.0] * 4, [0.0] * 4, 10)
     for policy in (CellPolicy.blank(4, 2, 1), RULE.scores):
-        with pytest.raises(ValueError, match=f"policy is a {type(policy).__name__}: it must be"):
+        with pytest.raises(
+            ValueError, match=f"policy is of type {type(policy).__name__}: it must be"
+        ):
             certifying.certify(policy, [certifying.CartPole()], -asked, asked, 10)
     for worlds in ([], ["CartPole-v1"], certifying.CartPole()):
         with pytest.raises(ValueError, match="it must be a list of CartPole"):

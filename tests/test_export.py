@@ -482,7 +482,7 @@ def test_bad_arguments(tmp_path):
     ):
         with pytest.raises(ValueError, match=re.escape(message)):
             export_policy(agent, *arguments)
-    with pytest.raises(ValueError, match="agent is 3: it must be an agent"):
+    with pytest.raises(ValueError, match="agent is of type int: it must be an agent"):
         export_policy(3, tmp_path / "x")
     with pytest.raises(OSError, match="file"):
         export_policy(agent, tmp_path / "file" / "x")

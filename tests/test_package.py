@@ -192,11 +192,6 @@ def words(text):
     return " ".join(re.sub(r"[-+]?\d[\d.e-]*·?", " ", text).split())
 
 
-def returns(text):
-    """Numbers that stand alone in a line."""
-    return [float(line) for line in re.findall(r"^-?\d+\.\d+$", text, re.M)]
-
-
 PRINTED = {"class RandomCells": (1.0, 500.0), "class Puck": (-8.0, 0.0)}  # returns
 
 
@@ -223,7 +218,8 @@ def test_examples_on_the_pages_run_and_print_what_is_shown(
                 exec(re.sub(r"(?<=seed=)16\b", f"{seed}", example), {"__name__": "__main__"})
                 printed = capsys.readouterr().out
     assert words(sample) in words(printed)
-    assert returns(printed)[: len(returns(sample))] == pytest.approx(returns(sample), rel=0.05)
+    told, shown = ([*map(float, re.findall(r"^-?\d+\.\d+$", a, re.M))] for a in (printed, sample))
+    assert told[: len(shown)] == pytest.approx(shown, rel=0.05)  # returns
     for low, high in ranges:
         assert low <= float(printed) <= high
 

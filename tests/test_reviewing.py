@@ -88,7 +88,7 @@ def test_the_figure_shows_both_and_the_region():
     [
         ((UPRIGHT, continuous(1, 2, 1), STATES), "after takes observations of 2 components"),
         ((UPRIGHT, UPRIGHT, STATES[:, :3]), r"states has shape \(3000, 3\): it must be \(n, 4\)"),
-        ((UPRIGHT, 3, STATES), "after is 3: it must be a policy, or an agent"),
+        ((UPRIGHT, 3, STATES), "after is of type int: it must be a policy, or an agent"),
     ],
 )
 def test_what_cannot_be_compared(arguments, message):

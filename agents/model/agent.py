@@ -213,8 +213,8 @@ class ModelAgent(Simplifiable, Agent):
         shape = (n, 1 if box is None else 1 + d)
         if not isinstance(policy, RulePolicy) or policy.outputs.shape[1:] != shape:
             raise ValueError(
-                f"policy is a {type(policy).__name__}: it must be a RulePolicy with outputs of "
-                f"shape (K, {n}, {shape[1]}), as agent.edit().done() returns it"
+                f"policy is of type {type(policy).__name__}: it must be a RulePolicy with outputs "
+                f"of shape (K, {n}, {shape[1]}), as agent.edit().done() returns it"
             )
         self._engine.constrain(policy)
         return self

@@ -254,7 +254,7 @@ class IntegerTables(NamedTuple):
 def export_of(agent: Trained) -> Export:
     """Return the policy of an agent for export; raise ValueError if it cannot be exported."""
     if not hasattr(agent, "policy"):
-        raise ValueError(f"agent is a {type(agent).__name__}: it must be an agent")
+        raise ValueError(f"agent is of type {type(agent).__name__}: it must be an agent")
     policy, interface = agent.policy, agent.interface
     first, n = interface.first_action, interface.n_actions
     if not -_LARGEST_INT <= first <= _LARGEST_INT - n:
