@@ -119,6 +119,7 @@ def test_what_has_no_name_is_numbered():
     [
         (lambda: FittedQAgent("CartPole-v1", names=list("abca")), "names has 'a' twice"),
         (lambda: FittedQAgent("CartPole-v1", names="abcd"), "names is 'abcd': .* sequence of 4"),
+        (lambda: FittedQAgent("CartPole-v1", names=3), "names is 3: .* a sequence of 4"),
         (lambda: FittedQAgent("CartPole-v1", names=[1, 2, 3, 4]), "names has 1: .* a string"),
         (lambda: FittedQAgent("CartPole-v1", action_names=["a\n", "b"]), "printable characters"),
         (lambda: FittedQAgent(House(), action_names=list("abc")), "name for each of 2 components"),

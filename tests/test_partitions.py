@@ -279,6 +279,10 @@ def test_an_agent_with_a_partition_of_ones_own_is_saved_and_loaded(tmp_path):
     ],
 )
 def test_bad_settings(partition, config, message):
+    with pytest.raises(
+        TypeError, match="GridPartition is given .4,.: its settings must be given by"
+    ):
+        agents.GridPartition(4)
     with pytest.raises(ValueError) as caught:  # noqa: PT011 - the message is looked at below
         agents.TwoTimescaleAgent(BARTO, partition=partition, **config)
     assert message in str(caught.value)

@@ -116,7 +116,10 @@ def test_metric_has_to_be_learned_first():
             plotting.plot_metric(kind("CartPole-v1"))
 
 
-def test_partition_needs_two_components():
+def test_partition_needs_two_components(agent):
+    for k, wrong in (((0, 9), None), ((1, 1), None), ((0, 1), np.full((3, 4), np.nan))):
+        with pytest.raises(ValueError, match="two different ones below 4|visited has NaN"):
+            plotting.plot_partition(agent, k, visited=wrong)
     env = gym.wrappers.TransformObservation(
         gym.make("CartPole-v1"), lambda o: o[:1], gym.spaces.Box(-5, 5, (1,))
     )

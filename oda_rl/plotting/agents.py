@@ -304,7 +304,7 @@ def plot_episode(
     box = agent.interface.box
     bounds = [(0.0, 0.0)] if box is None else list(zip(box.low, box.high, strict=True))
     kinds = list(dict.fromkeys(bounds))  # components with equal bounds share a panel
-    panels = _panels(len(shown) + len(kinds) + (len(path) == 2)) if ax is None else list(ax)
+    panels = _panels(len(shown) + len(kinds) + (len(path) == 2), ax)
     colors, labels = [COLORS[0]] * len(acts), [as_label(name) for name in agent.action_names]
     steps = np.arange(len(states))
     for panel, j in zip(panels, shown, strict=False):
@@ -423,9 +423,7 @@ def plot_world(world: "World", *, ax: Sequence[Axes] | None = None) -> list[Axes
     real, imagined = world.replayed()
     spread = np.ptp(real, axis=0) / world.learned.at.scale
     shown = sorted(np.argsort(-spread, kind="stable")[:MAX_COMPONENTS].tolist())
-    axes = _panels(len(shown)) if ax is None else list(ax)
-    if len(axes) != len(shown):
-        raise ValueError(f"ax has {len(axes)} axes: it must have {len(shown)}, one per component")
+    axes = _panels(len(shown), ax)
     label = "imagined, with the same actions"
     for panel, j in zip(axes, shown, strict=True):
         low, high = real[:, j].min(), real[:, j].max()
@@ -442,7 +440,12 @@ def plot_world(world: "World", *, ax: Sequence[Axes] | None = None) -> list[Axes
     return axes
 
 
-def _panels(count: int) -> list[Axes]:
+def _panels(count: int, ax: Sequence[Axes] | None) -> list[Axes]:
+    """Return the axes given, or new ones; raise ValueError if their number is wrong."""
+    if ax is not None and len(ax) != count:
+        raise ValueError(f"ax has {len(ax)} axes: it must have {count}")
+    if ax is not None:
+        return list(ax)
     rows = -(-count // _COLUMNS)
     columns = min(count, _COLUMNS)
     axes = new_axes(4.2 * columns, 1.9 * rows + 0.9, columns, rows)
