@@ -352,13 +352,14 @@ class Editor:
 
     def _units(self, do: Any) -> tuple[list[int], FloatArray]:
         """Return which components of an action are given, and their values in units of the box."""
-        parts = do if isinstance(do, Mapping) else dict(enumerate(np.atleast_1d(do)))
-        low, high = self._bounds
-        whole = isinstance(do, Mapping) or len(parts) == len(low)
-        columns = [self._action(name) for name in parts] if whole else []
-        values = np.array(list(parts.values()) if whole else [], dtype=np.float64)
-        low, high = low[columns], high[columns]
-        right = len(columns) > 0 and values.shape == low.shape
+        given = do if isinstance(do, Mapping) else dict(enumerate(np.atleast_1d(do)))
+        columns = [self._action(name) for name in given]
+        values, (low, high) = (
+            np.array([*given.values()], dtype=np.float64),
+            self._bounds[:, columns],
+        )
+        enough = len(columns) == len(self._bounds[0]) or (isinstance(do, Mapping) and columns)
+        right = enough and values.shape == low.shape
         if not right or not ((values >= low) & (values <= high)).all():
             ends = " to ".join(str(end.tolist()) for end in self._bounds)
             raise ValueError(
