@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
+from numbers import Real
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
@@ -354,13 +355,10 @@ class Editor:
         """Return which components of an action are given, and their values in units of the box."""
         given = do if isinstance(do, Mapping) else dict(enumerate(np.atleast_1d(do)))
         columns = [self._action(name) for name in given]
-        values, (low, high) = (
-            np.array([*given.values()], dtype=np.float64),
-            self._bounds[:, columns],
-        )
-        enough = len(columns) == len(self._bounds[0]) or (isinstance(do, Mapping) and columns)
-        right = enough and values.shape == low.shape
-        if not right or not ((values >= low) & (values <= high)).all():
+        values = np.array([one if isinstance(one, Real) else np.nan for one in given.values()])
+        low, high = self._bounds[:, columns]
+        enough = columns if isinstance(do, Mapping) else len(columns) == len(self._bounds[0])
+        if not enough or not ((values >= low) & (values <= high)).all():
             ends = " to ".join(str(end.tolist()) for end in self._bounds)
             raise ValueError(
                 f"do is {do!r}: it must be {len(self._bounds[0])} numbers, from {ends}, or a dict "
