@@ -11,6 +11,7 @@ from oda_rl.agents.policies.rules import RulePolicy
 RULE = RulePolicy(
     np.array([[0.0] * 5, [0.0, 0.0, 0.0, 6.0, 1.0]]), np.eye(2)[:, :, None], np.zeros((2, 4))
 )
+AGENT = type("Agent", (), {"policy": RULE})
 LIMITS = np.array([2.4, np.inf, 12 * 2 * np.pi / 360, np.inf])
 
 
@@ -85,9 +86,8 @@ def test_from_a_certified_box_no_pole_falls():
     states[:16] = np.sign(states[:16]) * found.high
     assert played(RULE, states, 40).all()
     assert not played(RULE, states * 40.0, 40).all()
-    agent = type("Agent", (), {"policy": RULE})
     worlds = [certifying.CartPole(half_length=1.0, gravity=20.0), certifying.CartPole()]
-    said = str(certifying.certify(agent, worlds, -0.02 * asked, 0.02 * asked, steps=5, sets=10))
+    said = str(certifying.certify(AGENT, worlds, -0.02 * asked, 0.02 * asked, 5, 10))
     assert "CartPole-v1 with gravity=20.0, half_length=1.0 and of CartPole-v1, exact" in said
 
 

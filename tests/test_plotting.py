@@ -110,13 +110,10 @@ def test_metric_shows_the_directions_and_their_shares(either):
     assert f"{vectors[0, 3]:.2f}" in {text.get_text() for text in ax.texts}
 
 
-def test_metric_has_to_be_learned_first():
+def test_what_cannot_be_drawn(agent):
     for kind in (FittedQAgent, TwoTimescaleAgent, ModelAgent):
         with pytest.raises(ValueError, match="metric_ is None.*or is of a kind that learns no"):
             plotting.plot_metric(kind("CartPole-v1"))
-
-
-def test_partition_needs_two_components(agent):
     for k, wrong in (((0, 9), None), ((1, 1), None), ((0, 1), np.full((3, 4), np.nan))):
         with pytest.raises(ValueError, match="two different ones below 4|visited has NaN"):
             plotting.plot_partition(agent, k, visited=wrong)

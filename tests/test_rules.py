@@ -154,6 +154,8 @@ def test_words(scores, outputs, words):
 
 def test_words_of_continuous_actions():
     torque, bounds = ["torque (N m)"], np.array([[-2.0], [2.0]])
+    with pytest.raises(ValueError, match="action_names is .*: it must be a sequence of 2"):
+        discrete(2, 2, 2).named(NAMES, torque)
     one = rule([[0, 0, 0]], [[[0.25, 1.0, -3.0]]])
     assert one.named(NAMES, torque, bounds).rules() == (
         "always torque = 2·angle - 6·angular velocity + 0.5; torque (N m) at least -2 and at most 2"
@@ -192,20 +194,11 @@ def test_words_are_true(mean):
         policy = rules.placed(policy, points).named(
             ["x", "y"], ["u"] if policy.continuous else ["0", "1"]
         )
-        code = policy.rules().replace("·", "*").replace("u = ", "").replace("always ", "")
-        code = code.replace(",\nelse", " else").replace(", else", " else")
+        code = re.sub(r"u = |always |,(?=\s+else)", "", policy.rules()).replace("·", "*")
+        code = code.replace("\nelse", " else")
         code = compile(code.split(";")[0].split("\n")[0], "", "eval")
         read = np.clip([eval(code, {"x": x, "y": y}) for x, y in points], -1.0, 1.0)
         assert (np.abs(np.ravel(policy.act(points)) - read) < 0.01).mean() > 0.98
-
-
-@pytest.mark.parametrize("names", [["a"], ["a", "b", "c"], "ab"])
-def test_bad_names(names):
-    policy = discrete(2, 2, 2)
-    with pytest.raises(ValueError, match="names is .*: it must be a sequence of 2"):
-        policy.named(names)
-    with pytest.raises(ValueError, match="action_names is .*: it must be a sequence of 2"):
-        policy.named(None, names)
 
 
 # Made smaller.
