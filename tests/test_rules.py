@@ -251,9 +251,9 @@ def cornered(d, clauses):
     """A rule of six cells, perhaps within clauses, and states that few of its cells have."""
     rule = discrete(6, d, 3, seed=d)
     if clauses:
-        edit = rule.edit().forbid(0, where="x[0] > 1").where("x[1] - x[0] > 2", 1)
-        edit = edit.where("x[0] > 1e3", 1)  # where no state is; of the next one all is forbidden
-        rule = edit.where("x[0] > 2e3", 0).done()
+        edit = rule.edit().where("x[1] - x[0] > 2", 1)
+        edit = edit.where("x[0] > 1e3", 1).where("x[0] > 2e3", 0)  # where no state is
+        rule = edit.forbid(0, where="x[0] > 1").done()  # of the last clause all is forbidden
     return rule, 0.3 * np.random.default_rng(2).normal(size=(40, d))
 
 
