@@ -8,7 +8,6 @@ import numpy.typing as npt
 from scipy.special import log_softmax
 from sklearn.base import ClassifierMixin, OutlierMixin, clone
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import HasMethods
 from sklearn.utils.validation import has_fit_parameter
 
 from oda_rl import _validation as validation
@@ -204,7 +203,7 @@ class DensityClassifier(estimators.Supervised, ClassifierMixin, _OfDensities):
     True
     """
 
-    estimator: Annotated[Any, HasMethods(["fit", "score_samples"]), None] = None
+    estimator: Annotated[Any, estimators.DENSITY, None] = None
     random_state: estimators.Seed = None
 
     _stored = STORED
@@ -320,7 +319,7 @@ class DensityOutlierDetector(estimators.Unsupervised, OutlierMixin, _OfDensities
     30
     """
 
-    estimator: Annotated[Any, HasMethods(["fit", "score_samples"]), None] = None
+    estimator: Annotated[Any, estimators.DENSITY, None] = None
     contamination: Annotated[float, estimators.within("(0, 0.5]")] = 0.1
     random_state: estimators.Seed = None
 

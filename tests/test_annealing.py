@@ -7,7 +7,7 @@ from test_divergences import CASES
 
 from oda_rl.annealing import cells as annealing
 from oda_rl.annealing.cells import settle
-from oda_rl.annealing.kernels import learn
+from oda_rl.annealing.kernels import Codevectors, Pace, learn
 from oda_rl.divergences import SquaredEuclidean, quadratic_diagram
 
 
@@ -109,10 +109,9 @@ def test_learn_is_the_papers_recursion_for_every_class(name, forgetting):
     start = rng.uniform(0.5, 3.0, size=(9, d))
     codevectors, masses = np.column_stack([start, np.zeros(9)]), 1.0 / np.repeat(sizes, sizes)
     seen = np.zeros(2)
-    learn(
-        divergence, d, points, classes, weights, codevectors, masses, None,
-        np.cumsum([0, *sizes]), 0.4, forgetting, np.zeros(3), seen,
-    )  # fmt: skip
+    starts = np.cumsum([0, *sizes])
+    learned = Codevectors(codevectors, masses, starts, np.zeros(3), seen)
+    learn(divergence, d, points, classes, weights, learned, Pace(0.4, forgetting))
     expected = oracles.anneal_stream(
         formula, start, sizes, points, classes, weights, 0.4, forgetting
     )
@@ -126,9 +125,8 @@ def test_far_samples_and_long_streams_stay_finite():
     codevectors, masses = np.array([[0.0], [1.0]]), np.full(2, 0.5)
     points = np.array([[1e8], [-1e8], [1e-300], [0.0]] * 500)
     n, starts = len(points), np.array([0, 2])
-    learn(
-        SquaredEuclidean(), 1, points, np.zeros(n, int), np.ones(n), codevectors, masses, None,
-        starts, 1e-3, 0.5, np.zeros(1), np.zeros(2),
-    )  # fmt: skip
+    learned = Codevectors(codevectors, masses, starts, np.zeros(1), np.zeros(2))
+    classes, weights = np.zeros(n, int), np.ones(n)
+    learn(SquaredEuclidean(), 1, points, classes, weights, learned, Pace(1e-3, 0.5))
     assert np.isfinite(codevectors).all()
     assert masses.sum() == pytest.approx(1.0, abs=1e-5)

@@ -11,7 +11,7 @@ from sklearn.metrics import adjusted_rand_score
 from sklearn.utils import get_tags
 
 import oda_rl
-from oda_rl.annealing.kernels import learn
+from oda_rl.annealing.kernels import Codevectors, Pace, learn
 from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import BregmanDivergence, Mahalanobis, SquaredEuclidean
 from oda_rl.mixtures import kernels, learning
@@ -212,10 +212,10 @@ def test_annealing_is_by_what_is_observed_and_keeps_its_mean():
     points = with_holes(rng.normal(size=(400, 4)), 0.35, 24)
     start, n = rng.normal(size=(5, 4)), 5
     codevectors, masses, seen = start.copy(), np.full(n, 1.0 / n), np.zeros(2)
-    learn(
-        SquaredEuclidean(), 4, points, np.zeros(400, np.int64), np.ones(400), codevectors, masses,
-        np.repeat(masses[:, None], 4, axis=1), np.array([0, n]), 0.7, 0.0, np.zeros(1), seen,
-    )  # fmt: skip
+    observed, starts = np.repeat(masses[:, None], 4, axis=1), np.array([0, n])
+    learned = Codevectors(codevectors, masses, starts, np.zeros(1), seen)
+    classes, weights = np.zeros(400, np.int64), np.ones(400)
+    learn(SquaredEuclidean(), 4, points, classes, weights, learned, Pace(0.7, 0.0), observed)
     expected = oracles.partial_anneal(points, start, 0.7)
     np.testing.assert_allclose(masses, expected[0], rtol=1e-4)
     np.testing.assert_allclose(codevectors, expected[1], atol=1e-4)

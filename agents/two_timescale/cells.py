@@ -41,7 +41,7 @@ from oda_rl.agents.policies.joint import N_CELLS, TEMPERATURE, Codebook
 BLEND = 4.0  # T / T_o
 BIRTH = 6.0  # squared distance to the nearest cell, in T_o
 MASS_STEPS = 100_000.0  # samples of the running average of masses
-SMALLEST_SHARE = 1e-3
+SMALLEST_SHARE = 1e-3  # of a sample: a smaller one moves no cell
 MASS, COUNT, BORN, ANCESTOR = range(4)  # rows of Moments.statistics
 LAST, TRACE = range(2)  # columns of traces: step of the episode of its last activity, or -1
 

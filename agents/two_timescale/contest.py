@@ -39,7 +39,7 @@ from oda_rl._state import State
 from oda_rl._types import FloatArray
 from oda_rl.files.schema import COUNT, FINITE, Span
 
-BOLD, TIMID_SHARE, BOLD_COST, RETURN_MEMORY = 0.9, 0.05, 0.5, 0.1
+BOLD, TIMID_SHARE, BOLD_COST, RETURN_MEMORY = 0.9, 0.05, 0.5, 0.1  # shares; deviations; an episode
 EPISODE_SHARE, MIN_EPISODES, MAX_EPISODES = 0.05, 5, 40  # of all steps; bounds of n(t)
 SURE = 3.0  # standard errors
 REPLAYS, LEARNING_EPISODES = 3, 10  # the latter about as many as the running mean remembers
@@ -48,7 +48,7 @@ STUBBORN = 8  # every eighth trial without prospects takes place
 TRIAL_PAUSE, MAX_LENGTH = 0.5, 1_000.0  # in episodes of the longest length, which is at most that
 CHECK_BELOW, FAILURE, FAILURES = 0.5, 4.0, 5  # deviations below the mean; episodes in a row
 ENDLESS = 1_000  # steps beyond twice the longest episode so far, which end a trial as lost
-MAX_CONSTANTS = 17
+MAX_CONSTANTS = 17  # evenly spaced actions: each takes an episode at least
 LUCK_SHARE, LUCK_MEMORY, LUCK_RIDGE, LUCK_EPISODES = 0.25, 0.01, 0.01, 10  # for each feature
 NONE, SNAPSHOT, CONSTANT, REPLAY, CHECK = range(5)  # what is tried
 

@@ -24,7 +24,7 @@ import numpy as np
 from oda_rl._types import FloatArray, IntArray
 from oda_rl.annealing.bifurcation import MAX_POINTS, SHIFT, critical
 from oda_rl.annealing.cells import mixed, ward_merge
-from oda_rl.annealing.kernels import coincide, learn
+from oda_rl.annealing.kernels import Codevectors, Pace, coincide, learn
 from oda_rl.divergences import TINY, Divergence
 from oda_rl.files.schema import (
     MISSING,
@@ -551,12 +551,13 @@ class Annealer:
             self._observed = np.repeat(self.masses[:, None], points.shape[1], axis=1)
         if not self.schedule.class_competition:
             priors = np.asarray(np.bincount(self.labels, self._opened[1]), np.float64)[self.labels]
+        starts = np.searchsorted(self.labels, np.arange(len(self.class_weights) + 1))
+        learned = Codevectors(self.codevectors, self.masses, starts, self._clocks, self._seen)
+        forgetting, constants = self.schedule.forgetting, self.schedule.constants
+        pace = Pace(self.temperature, forgetting, constants.step_offset, constants.step_slope)
         learn(
-            self.divergence, self.n_features, points, classes, weights, self.codevectors,
-            self.masses, self._observed,
-            np.searchsorted(self.labels, np.arange(len(self.class_weights) + 1)), self.temperature,
-            self.schedule.forgetting, self._clocks, self._seen,
-            self.schedule.constants.step_offset, self.schedule.constants.step_slope, priors,
+            self.divergence, self.n_features, points, classes, weights, learned, pace,
+            self._observed, priors,
         )  # fmt: skip
         self._level_samples += len(points)
         self.n_samples_seen += len(points)

@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from oda_rl import _validation as validation
@@ -27,7 +26,7 @@ from oda_rl.annealing.annealer import (
     Schedule,
 )
 from oda_rl.divergences import NAMED, QUADRATIC, Divergence
-from oda_rl.files.estimators import COUNT, FRACTION, SAMPLES, Filed, Seed, estimator, within
+from oda_rl.files.estimators import COUNT, FRACTION, SAMPLES, Filed, Seed, estimator, one_of, within
 from oda_rl.files.schema import (
     ANYTHING,
     MISSING,
@@ -48,7 +47,7 @@ from oda_rl.samples import cell_means, counted, filled, holes
 
 _FINE = 0.7  # cooling from which critical temperatures are measured: a faster one misses them
 MAX_BOX_DIMENSION = 12  # more would take too many points to fill a box
-_LOG2_POINTS = 16
+_LOG2_POINTS = 16  # of a Sobol sequence, which must have a power of 2
 _Samples = tuple[FloatArray, IntArray, FloatArray]  # points, classes and weights
 
 _PARTS = Annealer, AnnealingConstants, Codebook, Level, Schedule
@@ -168,9 +167,7 @@ class BaseODA(validation.TakesSingle, CellEstimator):
 
     n_clusters: Annotated[Any, COUNT] = 40
     _: KW_ONLY
-    divergence: Annotated[str | Divergence, StrOptions(set(NAMED)), Divergence] = (
-        "squared_euclidean"
-    )
+    divergence: Annotated[str | Divergence, one_of(*NAMED), Divergence] = "squared_euclidean"
     min_temperature: Annotated[float, within("[0, 1)")] = 1e-3
     max_samples: Annotated[int | None, SAMPLES, None] = None
     cooling: Annotated[Any, FRACTION] = 0.8

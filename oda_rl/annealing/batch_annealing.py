@@ -22,7 +22,7 @@ from oda_rl.quantization.kernels import nearest
 from oda_rl.quantization.vq import VectorQuantizer
 from oda_rl.samples import Weighted, weighted
 
-_MIN_MASS = 1e-5
+_MIN_MASS = 1e-5  # share of the samples, below which a codevector is dropped
 _MERGE_BELOW = 0.03  # temperatures, just below the square of the gap that a split sets
 _SHIFT = 0.1  # of a split codevector, in square roots of the temperature
 _BLOCK = 1_000_000  # shares in memory at a time

@@ -32,12 +32,12 @@ from oda_rl.divergences import TINY, SquaredEuclidean, quadratic_diagram
 SMALLEST_MASS = 1e-12  # keeps a cell that nothing reaches from dividing by zero
 
 # Settings of anneal().
-_COOLING = 0.4
+_COOLING = 0.4  # factor from one level to the next
 _MIN_TEMPERATURE = 1e-5  # relative to the first
-_SAMPLES_PER_CELL, _SAMPLES_PER_LEVEL = 20, 400
+_SAMPLES_PER_CELL, _SAMPLES_PER_LEVEL = 20, 400  # of a level: the larger number
 _SHIFT = 0.05  # standard deviations
 _SHIFT_FURTHER = 0.2  # standard deviations in a cell
-_MIN_MASS = 1e-4
+_MIN_MASS = 1e-4  # share of the samples, below which a cell is dropped
 _MERGE_BELOW = 1e-3  # temperatures
 _FAR = 45.0  # temperatures: exp(-45) is lost to rounding
 

@@ -11,7 +11,6 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import entr, softmax
 from sklearn.base import ClassifierMixin
-from sklearn.utils._param_validation import StrOptions
 
 from oda_rl import _validation as validation
 from oda_rl._threads import one_thread
@@ -19,12 +18,12 @@ from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.annealing.annealer import Codebook, Distribution
 from oda_rl.annealing.base import BaseODA
 from oda_rl.divergences import QUADRATIC, Divergence, Mahalanobis, is_euclidean, resolve
-from oda_rl.files.estimators import COUNT, POSITIVE, Flag, Supervised, estimator, validated, within
+from oda_rl.files import estimators
 from oda_rl.files.schema import ANYTHING, Optional, Sizes, check_classes, flags, real, whole
 from oda_rl.quantization.kernels import glvq, lvq1, rslvq
 from oda_rl.samples import counted, filled, holes, observed_shares, units_of
 
-_SELECTION_SAMPLES = 1500
+_SELECTION_SAMPLES = 1500  # at most, by which n_clusters="auto" chooses
 _RARE = 50  # samples of a class at least, of those
 _METRIC_STEPS = 60  # of L-BFGS: more gain little on held-out samples
 _FIRST_STEPS = 15, 30  # of L-BFGS, in two folds: which candidates go on
@@ -36,11 +35,11 @@ _COSTLY = 40  # features: with more, two folds choose
 MANY_FEATURES = 200  # with more, a metric is not tried
 MATRIX = "mrslvq"  # also learns a metric
 ALGORITHMS = ("rslvq", "glvq", "lvq1")
-_PASSES = 5
+_PASSES = 5  # of fine-tuning, over all samples
 _DOUBLINGS = 12  # of the temperature of Gaussian cells, at most
 _MIN_PROBABILITY = 1e-6  # limits the loss of an outlier
-N_FOLDS = 5
-_PENALTIES = (0.003, 0.03, 0.3)
+N_FOLDS = 5  # of cross-validation
+_PENALTIES = (0.003, 0.03, 0.3)  # of a learned metric, of which cross-validation chooses
 _HONEST = 0.999  # no single sample costs more than log 1000
 _CAUTION = np.array([1.0, 2.0, 4.0, 8.0, 16.0, 64.0, 256.0])  # times the temperature
 
@@ -137,8 +136,8 @@ def folds(classes: IntArray, rng: np.random.Generator) -> Iterator[tuple[IntArra
             yield np.flatnonzero(fold != k), np.flatnonzero(fold == k)
 
 
-@estimator
-class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
+@estimators.estimator
+class ODAClassifier(estimators.Supervised, ClassifierMixin, BaseODA):
     """Classify by online deterministic annealing of a codebook for each class.
 
     Codevectors learn from samples of their class only, at a temperature common to all classes. A
@@ -217,13 +216,15 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
     True
     """
 
-    n_clusters: Annotated[int | str, COUNT, StrOptions({"auto"})] = "auto"
+    n_clusters: Annotated[int | str, estimators.COUNT, estimators.one_of("auto")] = "auto"
     _: KW_ONLY
-    prediction: Annotated[str, StrOptions({"density", "nearest"})] = "density"
-    fine_tuning: Annotated[str | None, StrOptions({"auto", MATRIX, *ALGORITHMS}), None] = "auto"
-    rate: Annotated[float, POSITIVE] = 0.05
-    penalty: Annotated[float, within("[0, inf)")] = 0.01
-    class_competition: Flag = True
+    prediction: Annotated[str, estimators.one_of("density", "nearest")] = "density"
+    fine_tuning: Annotated[str | None, estimators.one_of("auto", MATRIX, *ALGORITHMS), None] = (
+        "auto"
+    )
+    rate: Annotated[float, estimators.POSITIVE] = 0.05
+    penalty: Annotated[float, estimators.within("[0, inf)")] = 0.01
+    class_competition: estimators.Flag = True
 
     _temperature_share = 1.0  # of the prediction, over that of Gaussian cells
     _LEARNED: ClassVar[dict[str, Any]] = {
@@ -245,7 +246,7 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
             n_promised = len(self._columns()) - len(self._seen)
             check_classes(self._columns(), self.classes_, sizes["classes"] + n_promised)
 
-    @validated
+    @estimators.validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         self.__dict__.pop("best_params_", None)  # which say whether values may be missing
         points, labels = validation.checked_labels(self, X, y, reset=True)
@@ -277,7 +278,7 @@ class ODAClassifier(Supervised, ClassifierMixin, BaseODA):
         self.__dict__.pop("_scaled", None)
         self._publish()
 
-    @validated
+    @estimators.validated
     def partial_fit(
         self,
         X: npt.ArrayLike,

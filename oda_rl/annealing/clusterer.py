@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClusterMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils._param_validation import StrOptions
 
 from oda_rl import _validation as validation
 from oda_rl._types import FloatArray, IntArray
@@ -20,7 +19,7 @@ from oda_rl.files import estimators
 from oda_rl.files.schema import ANYTHING, Optional
 from oda_rl.samples import observed_shares
 
-_COOLING, _SPARSE_COOLING, _FASTEST_COOLING = 0.8, 0.5, 0.25
+_COOLING, _SPARSE_COOLING, _FASTEST_COOLING = 0.8, 0.5, 0.25  # factors: see ``cooling``
 _SAMPLES = 20  # of a level for each codevector
 _CLEAR = 1.0  # persistence, in log T, of clusters
 _ALIKE = 0.9  # share of the longest persistence: of such numbers the largest is right more often
@@ -110,7 +109,7 @@ class ODAClusterer(estimators.Unsupervised, ClusterMixin, BaseODA):
     True
     """
 
-    n_clusters: Annotated[int | str, estimators.COUNT, StrOptions({"auto"})] = 8
+    n_clusters: Annotated[int | str, estimators.COUNT, estimators.one_of("auto")] = 8
     _: KW_ONLY
     min_temperature: Annotated[float, estimators.within("[0, 1)")] = 0.0
     target_distortion: Annotated[float, estimators.NOT_NEGATIVE] = 0.0

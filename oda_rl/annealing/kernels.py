@@ -13,6 +13,7 @@ so that it remains the mean of the observed values.
 """
 
 import math
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,10 +22,29 @@ from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.diagram import squared_distance
 from oda_rl.divergences import CALLED, LOGARITHMIC, QUADRATIC, TINY, Divergence
 
-MIN_SHARE = 1e-6
+MIN_SHARE = 1e-6  # of a sample: smaller ones are left out
 FARTHEST = -math.log(MIN_SHARE)  # in temperatures
 _MIN_DECAY = 1e-3  # of the masses: a codevector without mass would never attract again
 _ROUNDING = 1e-12  # of products, relative: gaps that may be small enough are measured exactly
+
+
+class Codevectors(NamedTuple):
+    """Codevectors that learn, sorted by class; all but ``starts`` is updated in place."""
+
+    codevectors: FloatArray  # shape (K, d + q), in the divergence's coordinates
+    masses: FloatArray  # shape (K,), of sum 1 in each class
+    starts: IntArray  # class c has the codevectors from starts[c] up to starts[c + 1]
+    clocks: FloatArray  # weights n of the samples of each class at this temperature, shape (C,)
+    seen: FloatArray  # sums of the divergences from the nearest codevector, and of the weights
+
+
+class Pace(NamedTuple):
+    """Temperature and step sizes of :func:`learn`."""
+
+    temperature: float
+    forgetting: float
+    offset: float = 1.0
+    slope: float = 0.9
 
 
 @reordered
@@ -99,12 +119,12 @@ def _redraw(kernel: int, codevectors: FloatArray, k: int, diagram: FloatArray) -
 @compiled
 def _learn(
     points: FloatArray, classes: IntArray, weights: FloatArray, potentials: FloatArray,
-    n_features: int, codevectors: FloatArray, masses: FloatArray, observed: FloatArray | None,
-    starts: IntArray, priors: FloatArray | None, temperature: float, forgetting: float,
-    offset: float, slope: float, clocks: FloatArray, seen: FloatArray, shares: FloatArray,
-    diagram: FloatArray | None, kernel: int,
+    n_features: int, learned: Codevectors, pace: Pace, observed: FloatArray | None,
+    priors: FloatArray | None, shares: FloatArray, diagram: FloatArray | None, kernel: int,
 ) -> None:  # fmt: skip
     """Compiled part of :func:`learn`; ``shares`` and ``diagram`` are scratch."""
+    codevectors, masses, starts, clocks, seen = learned
+    temperature, forgetting, offset, slope = pace
     if diagram is not None:
         for k in range(codevectors.shape[0]):
             _redraw(kernel, codevectors, k, diagram)
@@ -162,9 +182,8 @@ def _learn(
 
 def learn(
     divergence: Divergence, n_features: int, points: FloatArray, classes: IntArray,
-    weights: FloatArray, codevectors: FloatArray, masses: FloatArray, observed: FloatArray | None,
-    starts: IntArray, temperature: float, forgetting: float, clocks: FloatArray, seen: FloatArray,
-    offset: float = 1.0, slope: float = 0.9, priors: FloatArray | None = None,
+    weights: FloatArray, learned: Codevectors, pace: Pace, observed: FloatArray | None = None,
+    priors: FloatArray | None = None,
 ) -> None:  # fmt: skip
     """Move codevectors towards samples of their class.
 
@@ -174,36 +193,29 @@ def learn(
     ``forgetting``/K; a weight multiplies it. With the ``priors`` of the codevectors' classes, shape
     (K,), all codevectors have shares r_k, by p_k times that; without, those of the class.
 
-    Points, shape (n, d + q), have d features; the other columns are averaged along. Class c has the
-    ``codevectors``, shape (K, d + q) and in the divergence's coordinates, from ``starts[c]`` up to
-    ``starts[c + 1]``. Updated in place: these; their ``masses``, which sum to 1; ``observed``, the
-    masses of each component, if values are missing; ``clocks``, shape (C,), the weights n; and
-    ``seen``, the sums of the divergences from the nearest codevector and of the weights.
+    Points, shape (n, d + q), have d features; the other columns are averaged along. If values
+    are missing, ``observed`` holds the masses of each component, which are updated, too.
     """
     if divergence.kernel == CALLED:
-        _learn_called(
-            divergence, points, classes, weights, n_features, codevectors, masses, starts, priors,
-            temperature, forgetting, offset, slope, clocks, seen,
-        )  # fmt: skip
+        _learn_called(divergence, n_features, points, classes, weights, learned, pace, priors)
         return
     diagram, potentials = None, np.zeros(len(points))
     if divergence.kernel != QUADRATIC:
-        diagram = np.empty((len(codevectors), 1 + n_features))
+        diagram = np.empty((len(learned.masses), 1 + n_features))
         potentials = divergence.potential(points[:, :n_features])
     _learn(
-        points, classes, weights, potentials, n_features, codevectors, masses, observed, starts,
-        priors, temperature, forgetting, offset, slope, clocks, seen, np.empty(len(masses)),
-        diagram, divergence.kernel,
+        points, classes, weights, potentials, n_features, learned, pace, observed, priors,
+        np.empty(len(learned.masses)), diagram, divergence.kernel,
     )  # fmt: skip
 
 
 def _learn_called(
-    divergence: Divergence, points: FloatArray, classes: IntArray, weights: FloatArray,
-    n_features: int, codevectors: FloatArray, masses: FloatArray, starts: IntArray,
-    priors: FloatArray | None, temperature: float, forgetting: float, offset: float, slope: float,
-    clocks: FloatArray, seen: FloatArray,
+    divergence: Divergence, n_features: int, points: FloatArray, classes: IntArray,
+    weights: FloatArray, learned: Codevectors, pace: Pace, priors: FloatArray | None,
 ) -> None:  # fmt: skip
     """:func:`_learn` with a divergence that is not compiled."""
+    codevectors, masses, starts, clocks, seen = learned
+    temperature, forgetting, offset, slope = pace
     d, diagram = n_features, divergence.diagram(codevectors[:, :n_features])
     potentials = divergence.potential(points[:, :d])
     for point, c, weight, potential in zip(points, classes, weights, potentials, strict=True):

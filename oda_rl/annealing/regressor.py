@@ -8,7 +8,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
-from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_targets, fit_weights, fitted_points, stream_weights
@@ -16,13 +15,13 @@ from oda_rl.annealing.annealer import Distribution
 from oda_rl.annealing.base import BaseODA, CellEstimator
 from oda_rl.annealing.classifier import MANY_FEATURES, folds
 from oda_rl.divergences import Mahalanobis, is_euclidean
-from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, Supervised, estimator, validated
+from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, Supervised, estimator, one_of, validated
 from oda_rl.files.schema import ANYTHING, MISSING, Optional, Several, real
 from oda_rl.samples import deviations_of, filled, holes, units_of, weighted
 
-_SIZES = (1, 3, 8, 20, 50)
+_SIZES = (1, 3, 8, 20, 50)  # numbers of cells that n_clusters="auto" tries
 _MIN_PER_CELL = 5  # points
-_SELECTION_SAMPLES = 1500
+_SELECTION_SAMPLES = 1500  # at most, by which it chooses
 _FIRST_CELLS, _FIRST_PER_CELL = 16, 10  # of the models that give a metric
 _ROUNDS, _RIDGE = 2, 0.02  # of learning a metric
 _SURE = 2.0  # standard errors by which cells must be better than one
@@ -246,9 +245,9 @@ class ODARegressor(LocalRegressor, BaseODA):
     True
     """
 
-    n_clusters: Annotated[int | str, COUNT, StrOptions({"auto"})] = "auto"
+    n_clusters: Annotated[int | str, COUNT, one_of("auto")] = "auto"
     _: KW_ONLY
-    local_model: Annotated[str, StrOptions({"constant", "linear"})] = "linear"
+    local_model: Annotated[str, one_of("constant", "linear")] = "linear"
     target_distortion: Annotated[float, NOT_NEGATIVE] = 0.0
 
     _LEARNED: ClassVar[dict[str, Any]] = {

@@ -6,7 +6,6 @@ from typing import Annotated, Any, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted
 
@@ -32,7 +31,7 @@ from oda_rl.distributed.blocks import (
     scored_by,
 )
 from oda_rl.divergences import Divergence, resolve
-from oda_rl.files.estimators import COUNT, estimator, validated
+from oda_rl.files.estimators import COUNT, estimator, one_of, validated
 from oda_rl.samples import relative
 
 
@@ -217,7 +216,7 @@ class DistributedODAClassifier(Distributed, ODAClassifier):
     True
     """
 
-    n_clusters: Annotated[int | str, COUNT, StrOptions({"auto"})] = 40
+    n_clusters: Annotated[int | str, COUNT, one_of("auto")] = 40
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:

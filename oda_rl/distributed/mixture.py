@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._compile import compiled
 from oda_rl._types import Array, FloatArray
@@ -31,7 +30,7 @@ from oda_rl.distributed.blocks import (
     is_lazy,
     scored_by,
 )
-from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, Seed, estimator, validated
+from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, Seed, estimator, one_of, validated
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import COMPONENTS, StreamingMixture, VarianceFloor
 from oda_rl.mixtures.kernels import (
@@ -239,7 +238,7 @@ class DistributedGaussianMixture(StreamingMixture):
 
     n_components: Annotated[int, COMPONENTS] = 1
     _: KW_ONLY
-    covariance_type: Annotated[str, StrOptions({"diag", "full", "tied_spherical"})] = "diag"
+    covariance_type: Annotated[str, one_of("diag", "full", "tied_spherical")] = "diag"
     max_iter: Annotated[int, COUNT] = 100
     tol: Annotated[float, NOT_NEGATIVE] = 1e-4
     variance_floor: VarianceFloor = None

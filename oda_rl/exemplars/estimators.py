@@ -12,7 +12,6 @@ from scipy.stats import norm
 from sklearn.base import clone
 from sklearn.model_selection import KFold
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import FloatArray
 from oda_rl._validation import checked_points, chunks, given_weights
@@ -21,6 +20,7 @@ from oda_rl.exemplars.column_generation import Exemplars, Problem, Search, selec
 from oda_rl.exemplars.pricing import KERNELS, Kernel, squared_distances
 from oda_rl.exemplars.weights import OBJECTIVES
 from oda_rl.files import estimators
+from oda_rl.files.estimators import one_of
 from oda_rl.files.schema import Optional, Several, real, whole
 from oda_rl.samples import units_of
 
@@ -103,10 +103,10 @@ class INFEX(estimators.Unsupervised, ExemplarMixture):
     array([1, 0])
     """
 
-    objective: Annotated[str, StrOptions(set(OBJECTIVES))] = "log_likelihood"
+    objective: Annotated[str, one_of(*OBJECTIVES)] = "log_likelihood"
     _: KW_ONLY
-    kernel: Annotated[str | Kernel, StrOptions(set(KERNELS)), Kernel] = "gaussian"
-    bandwidth: Annotated[float | str, estimators.POSITIVE, StrOptions({"auto", "scott"})] = "auto"
+    kernel: Annotated[str | Kernel, one_of(*KERNELS), Kernel] = "gaussian"
+    bandwidth: Annotated[float | str, estimators.POSITIVE, one_of("auto", "scott")] = "auto"
     C: Annotated[float, estimators.NOT_NEGATIVE] = 1.0
     tol: Annotated[float, estimators.POSITIVE] = 1e-6
     max_rounds: Annotated[int, estimators.COUNT] = 300
@@ -302,9 +302,9 @@ class ConvexClustering(Selection):
            [5.3]])
     """
 
-    bandwidth: Annotated[float | str, estimators.POSITIVE, StrOptions({"scott"})] = "scott"
+    bandwidth: Annotated[float | str, estimators.POSITIVE, one_of("scott")] = "scott"
     _: KW_ONLY
-    kernel: Annotated[str, StrOptions(set(KERNELS))] = "gaussian"
+    kernel: Annotated[str, one_of(*KERNELS)] = "gaussian"
     candidates: Annotated[npt.ArrayLike | None, "array-like", None] = None
     tol: Annotated[float, estimators.POSITIVE] = 1e-8
 

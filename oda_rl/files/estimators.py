@@ -12,7 +12,7 @@ from typing import Annotated, Any, ClassVar, Self, TypeVar, cast, dataclass_tran
 import numpy as np
 import numpy.typing as npt
 from sklearn.base import _fit_context
-from sklearn.utils._param_validation import Interval
+from sklearn.utils._param_validation import HasMethods, Interval, StrOptions
 
 from oda_rl._threads import one_thread, using
 from oda_rl._types import Array
@@ -27,17 +27,23 @@ T = TypeVar("T")
 K = TypeVar("K", bound=type)
 
 
-def within(interval: str) -> Interval:
-    """Return the interval of real numbers written as, for example, "(0, 1]"."""
-    low, high = (float(end) for end in interval[1:-1].split(","))
-    return Interval(Real, low, high, closed=_CLOSED[interval[0] + interval[-1]])
+def within(interval: str, kind: type = Real) -> Interval:
+    """Return the interval of real numbers, or Integral ones, written as, for example, "(0, 1]"."""
+    low, high = (int(end) if kind is Integral else float(end) for end in interval[1:-1].split(","))
+    return Interval(kind, low, high, closed=_CLOSED[interval[0] + interval[-1]])
 
 
-COUNT = Interval(Integral, 1, 1_000_000, closed="both")
+def one_of(*words: str) -> StrOptions:
+    """Return the constraint that a parameter is one of these words."""
+    return StrOptions(set(words))
+
+
+COUNT = within("[1, 1_000_000]", Integral)
 """Numbers that size arrays or loops: of cells, components, passes, samples for each cell."""
 SAMPLES = Interval(Integral, 1, None, closed="left")
 POSITIVE = Interval(Real, 0, None, closed="neither")
 NOT_NEGATIVE = Interval(Real, 0, None, closed="left")
+DENSITY = HasMethods(["fit", "score_samples"])  # a density estimator
 FRACTION = within("(0, 1)")
 
 RandomState = int | np.random.RandomState | None

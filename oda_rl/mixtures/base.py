@@ -15,7 +15,6 @@ import numpy.typing as npt
 from scipy.special import logsumexp, softmax
 from sklearn.base import DensityMixin
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils._param_validation import Interval
 from sklearn.utils.validation import check_is_fitted
 
 from oda_rl import _validation as validation
@@ -33,7 +32,7 @@ _FARTHEST = {np.dtype(np.float64): 1e300, np.dtype(np.float32): 1e37}  # of scor
 _LARGEST_SINGLE = 1e15  # of samples of single precision, as LARGEST_DATA of those of double
 _WIDEST = 1e15  # root of the largest ratio of a variance to a floor: its inverse is a precision
 
-COMPONENTS = Interval(Integral, 1, 10_000, closed="both")  # the square is the size of their grid
+COMPONENTS = within("[1, 10_000]", Integral)  # the square is the size of their grid
 VarianceFloor = Annotated[float | npt.ArrayLike | None, within("(0, inf)"), "array-like", None]
 
 

@@ -10,7 +10,6 @@ import numpy.typing as npt
 from scipy.special import logsumexp, xlogy
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import Array, IntArray
 from oda_rl._validation import WEIGHED, stream_rows
@@ -108,8 +107,8 @@ class SGDGaussianMixture(StreamingMixture):
 
     n_components: Annotated[int, COMPONENTS] = 1
     _: KW_ONLY
-    covariance_type: Annotated[str, StrOptions({"diag", "full", "tied_spherical"})] = "diag"
-    update: Annotated[str, StrOptions({"natural", "sgd"})] = "natural"
+    covariance_type: Annotated[str, estimators.one_of("diag", "full", "tied_spherical")] = "diag"
+    update: Annotated[str, estimators.one_of("natural", "sgd")] = "natural"
     batch_size: Annotated[int, estimators.SAMPLES] = 1
     max_iter: Annotated[int, estimators.COUNT] = 100
     tol: Annotated[float, estimators.NOT_NEGATIVE] = 1e-2

@@ -8,7 +8,6 @@ from typing import Annotated, Any, ClassVar, Self
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import StrOptions
 
 from oda_rl._types import Array, IntArray
 from oda_rl._validation import WEIGHED, checked_weights, stream_rows
@@ -84,8 +83,8 @@ class StochasticEMGaussianMixture(StreamingMixture):
 
     n_components: Annotated[int, COMPONENTS] = 1
     _: KW_ONLY
-    covariance_type: Annotated[str, StrOptions({"diag", "full", "tied_spherical"})] = "diag"
-    init: Annotated[str, StrOptions({"k-means", "random"})] = "k-means"
+    covariance_type: Annotated[str, estimators.one_of("diag", "full", "tied_spherical")] = "diag"
+    init: Annotated[str, estimators.one_of("k-means", "random")] = "k-means"
     batch_size: Annotated[int, estimators.SAMPLES] = 1
     max_iter: Annotated[int, estimators.COUNT] = 10
     first_step: Annotated[float, estimators.FRACTION] = 0.05

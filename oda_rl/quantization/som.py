@@ -7,12 +7,11 @@ from typing import Annotated, Any, ClassVar
 
 import numpy as np
 import numpy.typing as npt
-from sklearn.utils._param_validation import StrOptions
 from sklearn.utils.validation import check_is_fitted
 
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import TakesMissing, check_columns, fitted_points
-from oda_rl.files.estimators import COUNT, POSITIVE, SAMPLES, Flag, Seed, estimator, within
+from oda_rl.files.estimators import COUNT, POSITIVE, SAMPLES, Flag, Seed, estimator, one_of, within
 from oda_rl.files.schema import Optional, Several, Sizes, check_fitted, require, whole
 from oda_rl.quantization.kernels import Grid, learn_map, nearest
 from oda_rl.quantization.vq import OnlineQuantizer, checked_codevectors
@@ -83,7 +82,7 @@ class SOM(TakesMissing, OnlineQuantizer):
 
     shape: Annotated[int | tuple[int, ...], COUNT, tuple, list] = 8
     _: KW_ONLY
-    topology: Annotated[str, StrOptions({"rectangular", "hexagonal"})] = "rectangular"
+    topology: Annotated[str, one_of("rectangular", "hexagonal")] = "rectangular"
     periodic: Flag = False
     max_iter: Annotated[int, COUNT] = 10
     learning_rate: Annotated[float, within("(0, 1]")] = 0.5
@@ -91,7 +90,7 @@ class SOM(TakesMissing, OnlineQuantizer):
     width: Annotated[float | None, POSITIVE, None] = None
     final_width: Annotated[float, POSITIVE] = 0.5
     decay_samples: Annotated[int | None, SAMPLES, None] = None
-    init: Annotated[str | npt.ArrayLike, StrOptions({"pca", "random"}), "array-like"] = "pca"
+    init: Annotated[str | npt.ArrayLike, one_of("pca", "random"), "array-like"] = "pca"
     random_state: Seed = None
 
     _LEARNED: ClassVar[dict[str, Any]] = {

@@ -13,7 +13,6 @@ from sklearn.base import (
     TransformerMixin,
 )
 from sklearn.utils import check_array, check_random_state
-from sklearn.utils._param_validation import StrOptions
 
 from oda_rl import _validation as validation
 from oda_rl._types import Array, FloatArray, IntArray
@@ -214,7 +213,7 @@ class StochasticVQ(OnlineQuantizer):
     n_clusters: Annotated[int, estimators.COUNT] = 8
     _: KW_ONLY
     max_iter: Annotated[int, estimators.COUNT] = 10
-    init: Annotated[str | npt.ArrayLike, StrOptions({"random"}), "array-like"] = "random"
+    init: Annotated[str | npt.ArrayLike, estimators.one_of("random"), "array-like"] = "random"
     random_state: estimators.Seed = None
 
     _LEARNED: ClassVar[dict[str, Any]] = {
@@ -276,10 +275,10 @@ class LVQ(estimators.Supervised, estimators.Filed, ClassifierMixin, BaseEstimato
 
     n_prototypes: Annotated[int, estimators.COUNT] = 8
     _: KW_ONLY
-    algorithm: Annotated[str, StrOptions({"lvq1", "glvq", "rslvq"})] = "lvq1"
+    algorithm: Annotated[str, estimators.one_of("lvq1", "glvq", "rslvq")] = "lvq1"
     max_iter: Annotated[int, estimators.COUNT] = 30
     rate: Annotated[float, estimators.FRACTION] = 0.05
-    init: Annotated[str | npt.ArrayLike, StrOptions({"random"}), "array-like"] = "random"
+    init: Annotated[str | npt.ArrayLike, estimators.one_of("random"), "array-like"] = "random"
     random_state: estimators.Seed = None
 
     _LEARNED: ClassVar[dict[str, Any]] = {

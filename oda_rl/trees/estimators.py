@@ -16,7 +16,6 @@ import numpy as np
 import numpy.typing as npt
 from sklearn.base import ClassifierMixin, ClusterMixin
 from sklearn.utils import check_random_state
-from sklearn.utils._param_validation import Interval, StrOptions
 
 from oda_rl import _validation as validation
 from oda_rl import divergences
@@ -55,12 +54,12 @@ Resolution = IntArray | Callable[[FloatArray], Any]
 class BaseODATree(CellEstimator):
     """Base of the estimators with a :class:`oda_rl.trees.tree.Tree`."""
 
-    branching: Annotated[int, Interval(Integral, 2, 1_000_000, closed="both")] = 4
+    branching: Annotated[int, estimators.within("[2, 1_000_000]", Integral)] = 4
     _: KW_ONLY
     max_depth: Annotated[int, estimators.COUNT] = 4
     min_samples_split: Annotated[float, estimators.NOT_NEGATIVE] = 20
     resolutions: Annotated[Any, list, tuple, None] = None
-    divergence: Annotated[str | Divergence, StrOptions(set(NAMED)), Divergence] = (
+    divergence: Annotated[str | Divergence, estimators.one_of(*NAMED), Divergence] = (
         "squared_euclidean"
     )
     cooling: Annotated[float, estimators.FRACTION] = 0.8
@@ -525,7 +524,7 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
     """
 
     _: KW_ONLY
-    local_model: Annotated[str, StrOptions({"constant", "linear"})] = "linear"
+    local_model: Annotated[str, estimators.one_of("constant", "linear")] = "linear"
 
     _stored = {**LocalRegressor._stored, **_STORED}  # noqa: RUF012
     _LEARNED: ClassVar[dict[str, Any]] = {**BaseODATree._LEARNED, **LocalRegressor._LOCAL}
