@@ -1,7 +1,9 @@
 """Regression by online deterministic annealing: a model of the target in each cell."""
 
 import copy
+from collections.abc import Iterator
 from dataclasses import KW_ONLY, replace
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
@@ -9,6 +11,7 @@ import numpy.typing as npt
 from sklearn.base import RegressorMixin
 from sklearn.utils import Tags
 
+from oda_rl._threads import one_thread
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import checked_targets, fit_weights, fitted_points, stream_weights
 from oda_rl.annealing.annealer import Distribution
@@ -16,8 +19,8 @@ from oda_rl.annealing.base import BaseODA, CellEstimator
 from oda_rl.annealing.classifier import MANY_FEATURES, folds
 from oda_rl.divergences import Mahalanobis, is_euclidean
 from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, Supervised, estimator, one_of, validated
-from oda_rl.files.schema import ANYTHING, MISSING, Optional, Several, real
-from oda_rl.samples import deviations_of, filled, holes, units_of, weighted
+from oda_rl.files.schema import ANYTHING, MISSING, Maybe, Optional, Several, real, whole
+from oda_rl.samples import counted, deviations_of, filled, holes, units_of, weighted
 
 _SIZES = (1, 3, 8, 20, 50)  # numbers of cells that n_clusters="auto" tries
 _MIN_PER_CELL = 5  # points
@@ -28,7 +31,8 @@ _SURE = 2.0  # standard errors by which cells must be better than one
 _ROUNDING = 1e-10  # of a feature's standard deviation
 _ENOUGH = 3  # points for each slope, or ridge regression takes the place of least squares
 _PENALTIES = np.geomspace(1e-4, 1e2, 19)  # of standardised slopes
-_RECENT = 5000  # last samples of a stream, to which local models are fitted
+RECENT = 5000  # samples that are kept as they are, before the older half is summed up
+_OLDER = real("P, d"), real("older, d+q"), real("older", "[0, inf)"), whole("older", "[0, P)")
 
 
 class LocalModels(NamedTuple):
@@ -44,6 +48,7 @@ class LocalModels(NamedTuple):
         return np.asarray(self.values[cells] + (self.slopes[cells] * gaps[:, None]).sum(axis=2))
 
 
+@one_thread()
 def fit_local_models(
     points: FloatArray, targets: FloatArray, weights: FloatArray, cells: IntArray,
     values: FloatArray, *, linear: bool,
@@ -121,18 +126,41 @@ def _linear_model(
     return axes, free, (best * parts.T) @ axes
 
 
+def equivalent(rows: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Return at most p + 1 rows and weights of the same total, mean and covariance as n rows of p.
+
+    Least squares tells them from the others by nothing.
+    """
+    n, total = rows.shape[1] + 1, weights.sum()
+    if len(rows) <= n:
+        return rows, weights
+    mean = weights @ rows / total
+    root = np.linalg.qr((rows - mean) * np.sqrt(weights / total)[:, None], "r")
+    turn = np.full(n, n**-0.5)  # of a reflection, which gives each row the same weight
+    turn[0] -= 1.0
+    deviations = np.concatenate([np.zeros((1, n - 1)), root])
+    deviations -= np.outer(turn, turn @ deviations) / (1.0 - n**-0.5)
+    return mean + np.sqrt(n) * deviations, np.full(n, total / n)
+
+
 class LocalRegressor(Supervised, RegressorMixin, CellEstimator):
-    """Regressors with a model of the last samples in each cell."""
+    """Regressors with a model in each cell, fitted when it is first needed.
+
+    Samples of a stream are kept until there are 5,000. Then the older half and what stands for
+    those before are replaced by :func:`equivalent` rows of each cell.
+    """
 
     local_model: str
     n_features_in_: int
-    _models: LocalModels
     _recent: tuple[FloatArray, FloatArray]
+    _older: tuple[FloatArray, FloatArray, FloatArray, IntArray] | None = None
+    """Codevectors as they were, shape (P, d), and the rows of each cell: pairs, weights, cells."""
 
     _stored = {**BaseODA._stored, "LocalModels": LocalModels}  # noqa: RUF012
     _LOCAL: ClassVar[dict[str, Any]] = {
         "_models": Optional(LocalModels),
         "_recent": Optional(Several(real("recent, d+q", MISSING), real("recent", "[0, inf)"))),
+        "_older": Optional(Maybe(Several(*_OLDER))),
     }
 
     @property
@@ -174,26 +202,93 @@ class LocalRegressor(Supervised, RegressorMixin, CellEstimator):
             )
         return pairs
 
-    def _fit_models(self, pairs: FloatArray, weights: FloatArray, values: FloatArray) -> None:
-        """Fit the models to samples, shape (n, d + q), and keep the last ones.
+    def _defaults(self) -> FloatArray:
+        """Predictions of cells without samples, shape (K, q)."""
+        raise NotImplementedError
 
-        ``values``, shape (K, q), are predictions of cells without samples.
+    @cached_property
+    def _models(self) -> LocalModels:
+        return self._fitted(*self._placed())
+
+    def _fitted(self, pairs: FloatArray, weights: FloatArray, cells: IntArray) -> LocalModels:
+        points, targets = np.split(pairs, [self.n_features_in_], axis=1)
+        linear = self.local_model == "linear"
+        return fit_local_models(points, targets, weights, cells, self._defaults(), linear=linear)
+
+    def _closed(self) -> Self:
+        if hasattr(self, "_recent"):
+            self._models  # noqa: B018 - a file has it
+        return super()._closed()
+
+    def _remember(self, pairs: FloatArray, weights: FloatArray) -> None:
+        """Forget all samples but these, shape (n, d + q)."""
+        self._recent, self._older = (pairs, weights), None
+        self.__dict__.pop("_models", None)
+
+    def _parts(self, n: int) -> Iterator[slice]:
+        """Yield slices of n samples of a stream, each before the older ones are summed up."""
+        begin = 0
+        while begin < n:
+            end = min(begin + RECENT - len(getattr(self, "_recent", ((),))[0]), n)
+            yield slice(begin, end)
+            begin = end
+
+    def _add(self, pairs: FloatArray, weights: FloatArray) -> None:
+        """Remember the next samples of a stream."""
+        before = getattr(self, "_recent", (pairs[:0], weights[:0]))
+        self._recent = np.concatenate([before[0], pairs]), np.concatenate([before[1], weights])
+        self.__dict__.pop("_models", None)
+        self._sum_up()
+
+    def _sum_up(self) -> None:
+        """Replace all but the last 2,500 of 5,000 samples by equivalent rows of each cell.
+
+        Older rows drop out of cells where the last samples are predicted better without them.
         """
-        points, linear = self._features(pairs), self.local_model == "linear"
-        cells, targets = self._cells(points), pairs[:, points.shape[1] :]
-        codevectors = self._divergence.restore(self._embedded_codevectors())
-        known = filled(points, codevectors[cells])
-        self._models = fit_local_models(known, targets, weights, cells, values, linear=linear)
-        self._recent = pairs[-_RECENT:], weights[-_RECENT:]
+        if len(self._recent[0]) < RECENT:
+            return
+        pairs, weights, cells = self._placed()
+        n, n_older = len(pairs) - RECENT // 2, len(self._older[1]) if self._older else 0
+        rows, places = np.arange(n), self._divergence.restore(self._embedded_codevectors())
+        if n_older > 0:
+            errors, (points, targets) = [], np.split(pairs[n:], [self.n_features_in_], axis=1)
+            for part in (slice(n_older), slice(n_older, n)):
+                models = self._fitted(pairs[part], weights[part], cells[part])
+                missed = (models.predict(points, cells[n:]) - targets) / units_of(targets, None)
+                errors.append((missed * missed).sum(axis=1) * weights[n:])
+            gains = errors[0] - errors[1]
+            gain, square = (np.bincount(cells[n:], g, len(places)) for g in (gains, gains**2))
+            rows = rows[(gain <= np.sqrt(square))[cells[:n]] | (rows >= n_older)]
+        homes = np.unique(cells[rows])
+        members = [rows[cells[rows] == k] for k in homes]
+        parts = [equivalent(pairs[own], weights[own]) for own in members]
+        older, masses = (np.concatenate(tables) for tables in zip(*parts, strict=True))
+        self._older = places, older, masses, homes.repeat([len(table) for table, _ in parts])
+        self._recent = self._recent[0][-(RECENT // 2) :], self._recent[1][-(RECENT // 2) :]
+
+    def _placed(self) -> tuple[FloatArray, FloatArray, IntArray]:
+        """Return rows without missing values, weights and cells of all samples, the older first.
+
+        Older rows stay in their cell, unless it has been divided since.
+        """
+        pairs, weights = (table.copy() for table in self._recent)
+        if self._older is not None:
+            places, older, masses, homes = self._older
+            pairs, weights = np.concatenate([older, pairs]), np.concatenate([masses, weights])
+        points, codevectors = self._features(pairs), self._embedded_codevectors()
+        cells = self._cells(np.clip(points, self._low, self._high))  # in the divergence's domain
+        if self._older is not None:
+            gaps = self._divergence.between(codevectors, self._divergence.embed(places))
+            source, heir = gaps.argmin(axis=1), self._cells(places)
+            heirs = np.bincount(source, minlength=len(places))
+            same = (heirs == 0) | ((heirs == 1) & (source[heir] == np.arange(len(places))))
+            cells[: len(homes)] = np.where(same[homes], heir[homes], cells[: len(homes)])
+        known = filled(points, self._divergence.restore(codevectors)[cells])
+        pairs[:, : self.n_features_in_] = known
+        return pairs, weights, cells
 
     def _features(self, pairs: FloatArray) -> FloatArray:
         return np.ascontiguousarray(pairs[:, : self.n_features_in_])
-
-    def _with_recent(self, pairs: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
-        """Return the last samples of these and those before."""
-        known, before = getattr(self, "_recent", (pairs[:0], weights[:0]))
-        together = np.concatenate([known, pairs]), np.concatenate([before, weights])
-        return together[0][-_RECENT:], together[1][-_RECENT:]
 
 
 class Candidate(NamedTuple):
@@ -271,10 +366,11 @@ class ODARegressor(LocalRegressor, BaseODA):
         current = self._annealer
         current.reduce_to(int(n_clusters))
         current.schedule = replace(current.schedule, max_codevectors=int(n_clusters))
-        self._recent = distinct.points, shares
+        self._remember(distinct.points, shares)
         self._publish()
         self._settle(self._features(distinct.points), shares)
-        self._recent = pairs[-_RECENT:], weights[-_RECENT:]
+        self._models  # noqa: B018 - of all samples as they are
+        self._sum_up()
         return self
 
     def _select(self, pairs: FloatArray, weights: FloatArray) -> Candidate:
@@ -297,7 +393,7 @@ class ODARegressor(LocalRegressor, BaseODA):
                     model.n_clusters = size
                     model._grow(pairs[train], weights[train], metric)
                 model._annealer.reduce_to(size)
-                model._recent = pairs[train], weights[train]
+                model._remember(pairs[train], weights[train])
                 model._publish()
                 missed = (model._predicted(pairs[test, :d]) - targets[test]) / spreads
                 errors[i, test] = (missed * missed).sum(axis=1)
@@ -319,7 +415,7 @@ class ODARegressor(LocalRegressor, BaseODA):
                 model.divergence = Mahalanobis(matrix)
                 model.n_clusters = min(_FIRST_CELLS, max(len(pairs) // _FIRST_PER_CELL, 1))
                 self._take(model, pairs, weights)
-                self._recent = pairs, weights
+                self._remember(pairs, weights)
                 self._publish()
                 slopes = self._models.slopes * scale / spreads[:, None]
                 mean = np.einsum("k,kqi,kqj->ij", self.weights_, slopes, slopes)
@@ -345,16 +441,19 @@ class ODARegressor(LocalRegressor, BaseODA):
     def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Learn from one sample or many, each once, in their order; see :meth:`fit`.
 
-        ``n_clusters="auto"`` counts as 40, or what ``fit`` chose. Local models are fitted to the
-        last 5,000 samples. After ``fit`` steps are as short as after all of its samples; a sample's
-        weight multiplies them.
+        ``n_clusters="auto"`` counts as 40, or what ``fit`` chose. A local model is fitted to
+        all samples of its cell, or to the last ones if they are predicted better by these alone.
+        After ``fit`` steps are as short as after all of its samples; a sample's weight multiplies
+        them.
         """
         first = not hasattr(self, "_annealer")
         pairs = self._checked_pairs(X, y, reset=first)
         weights = stream_weights(self, sample_weight, pairs, first=first)
-        self._stream(pairs, np.zeros(len(pairs), dtype=np.int64), weights, labelled=False)
-        self._recent = self._with_recent(pairs, weights)
-        self._publish(self._annealer.schedule.max_codevectors)
+        pairs, classes, weights = counted(pairs, np.zeros(len(pairs), dtype=np.int64), weights)
+        for part in self._parts(len(pairs)):
+            self._stream(pairs[part], classes[part], weights[part], labelled=False)
+            self._publish(self._annealer.schedule.max_codevectors)
+            self._add(pairs[part], weights[part])
         return self
 
     def _takes_missing(self) -> bool:
@@ -368,4 +467,7 @@ class ODARegressor(LocalRegressor, BaseODA):
 
     def _publish(self, limit: int | None = None) -> None:
         super()._publish(limit)
-        self._fit_models(*self._recent, self._codebook.codevectors[:, self.n_features_in_ :])
+        self.__dict__.pop("_models", None)
+
+    def _defaults(self) -> FloatArray:
+        return self._codebook.codevectors[:, self.n_features_in_ :]

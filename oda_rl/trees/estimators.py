@@ -153,7 +153,8 @@ class BaseODATree(CellEstimator):
         """
         depth, model = self._level_index(level, n_clusters), copy.copy(self)
         model._tree.cut(depth)
-        model.__dict__.pop("labels_", None)
+        for name in ("labels_", "_models"):  # of the whole tree
+            model.__dict__.pop(name, None)
         return model
 
     def __copy__(self) -> Self:
@@ -547,13 +548,15 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
         )
         self._grow(self._features(pairs), np.zeros(len(pairs), dtype=np.int64), weights, 1)
         self._remember(pairs, weights)
+        self._models  # noqa: B018 - of all samples as they are
+        self._sum_up()
         return self
 
     @estimators.validated
     def partial_fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:
         """Learn from one sample or many, as :meth:`ODATreeClusterer.partial_fit` does.
 
-        The models of the leaves are fitted to the last 5,000 samples.
+        A leaf's model is fitted as by :meth:`ODARegressor.partial_fit`.
         """
         first = not hasattr(self, "_tree")
         pairs = self._checked_pairs(X, y, reset=first)
@@ -562,16 +565,12 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
         if first:
             self._plant(1, self._features(pairs))
         points, classes = self._features(pairs), np.zeros(len(pairs), dtype=np.int64)
-        self._tree.observe(self._samples(points, classes, weights))
-        self._remember(*self._with_recent(pairs, weights))
+        for part in self._parts(len(pairs)):
+            self._tree.observe(self._samples(points[part], classes[part], weights[part]))
+            self._add(pairs[part], weights[part])
         return self
 
-    def at_level(self, level: int | None = None, *, n_clusters: int | None = None) -> Self:
-        """As :meth:`ODATreeClusterer.at_level`, with models of the last 5,000 samples."""
-        model = super().at_level(level, n_clusters=n_clusters)
-        model._remember(*self._recent)
-        return model
-
-    def _remember(self, pairs: FloatArray, weights: FloatArray) -> None:
+    def _defaults(self) -> FloatArray:
+        pairs, weights = self._recent
         mean = np.average(pairs[:, self.n_features_in_ :], axis=0, weights=weights)
-        self._fit_models(pairs, weights, np.tile(mean, (self.n_leaves_, 1)))
+        return np.tile(mean, (self.n_leaves_, 1))
