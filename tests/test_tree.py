@@ -191,6 +191,9 @@ def test_a_stream_learns_while_it_grows():
         rows = slice(begin, begin + 2000)
         accuracies.append(model.partial_fit(points[rows], labels[rows]).score(points, labels))
         distortions.append(-clusterer.partial_fit(points[rows]).score(points))
+    order = np.argsort(labels[:4000], kind="stable")  # a leaf waits for a second class
+    model = ODATreeClassifier(random_state=0).partial_fit(points[order], labels[order])
+    assert model.score(points, labels) > 0.97
     assert accuracies[0] > 0.8
     assert accuracies[-1] > 0.97
     assert clusterer.depth_ >= 2

@@ -298,12 +298,14 @@ class Plan:
             ends_full=self.refines,
         )
 
+    def waits(self, node: Node) -> bool:
+        """Whether a node has samples of one class, which are not divided."""
+        return self.supervised and int(np.count_nonzero(node.statistics.class_weights)) < 2
+
     def divides(self, node: Node) -> bool:
         """Whether a node may get a codebook."""
-        statistics = node.statistics
-        if self.supervised and np.count_nonzero(statistics.class_weights) < 2:
-            return False
-        return node.depth < self.max_depth and statistics.weight >= self.min_samples_split
+        enough = node.statistics.weight >= self.min_samples_split
+        return enough and node.depth < self.max_depth and not self.waits(node)
 
 
 class Table:
@@ -396,7 +398,8 @@ class Tree:
             classes, weights = rows[:, -2], rows[:, -1]
             right = (classes >= 0) & (classes < n_classes) & (classes == np.floor(classes))
             require((right & (weights > 0.0)).all(), f"{where}.waiting has no class, or no weight")
-        require(not node.waiting or self._room(node) > 0, f"{where}.waiting is full")
+        n = sum(map(len, node.waiting))
+        require(not n or n < 2 * self._batch, f"{where}.waiting is full")
 
     def __init__(self, plan: Plan, seed: int, n_features: int, n_classes: int) -> None:
         self.plan, self.seed = plan, seed
@@ -429,28 +432,31 @@ class Tree:
             node = self.nodes[index]
             learned, rest = rows, rows[:0]
             collects = node.cells is None and node.depth < self.plan.max_depth
+            room = self._batch - sum(map(len, node.waiting)) % self._batch
             if collects:
-                learned, rest = np.split(rows, [self._room(node)])
+                learned, rest = np.split(rows, [room])
                 columns = samples.points, samples.classes, samples.weights
                 node.waiting.append(np.column_stack([column[learned] for column in columns]))
             node.statistics.add(samples, learned, self.plan.divergence)
             below = []
             if node.cells is not None:
                 below = _below(node, samples, rows)
-            elif collects and self._room(node) == 0:
+            elif collects and len(learned) == room:
                 if len(rest) > 0:
                     pending.append((index, samples, rest))
-                waiting, node.waiting = np.concatenate(node.waiting), []
+                waiting = np.concatenate(node.waiting)
+                # Those of one class wait for samples of another, which it is divided with.
+                node.waiting = [waiting[-self._batch :]] if self.plan.waits(node) else []
                 points, classes = waiting[:, :-2].copy(), waiting[:, -2].astype(np.int64)
                 views = samples.view(points)
                 samples = Samples(points, classes, waiting[:, -1].copy(), views, samples.view)
                 below = self._divide(node, samples, np.arange(len(samples.points)))
             pending += [(child, samples, own) for child, own in below]  # the next to come
 
-    def _room(self, node: Node) -> int:
-        """Return how many samples a leaf of a stream still collects before it is divided."""
-        wanted = max(10 * self.plan.branching, math.ceil(self.plan.min_samples_split))
-        return wanted - sum(map(len, node.waiting))
+    @property
+    def _batch(self) -> int:
+        """Number of samples that a leaf of a stream collects before it is divided."""
+        return max(10 * self.plan.branching, math.ceil(self.plan.min_samples_split))
 
     def _divide(self, node: Node, samples: Samples, rows: IntArray) -> list[tuple[int, IntArray]]:
         """Anneal the codebook of a leaf on rows of samples, if it may be divided.
