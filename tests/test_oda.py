@@ -350,6 +350,12 @@ def test_of_labels_that_follow_from_nothing_the_frequencies_are_learned():
     np.testing.assert_allclose(found[:, 1], labels.mean(), atol=1e-3)
     constant = np.column_stack([labels, np.zeros(400)])
     assert clone(LEARNING).fit(constant, labels).score(constant, labels) == 1.0
+    far = np.abs(rng.standard_cauchy((400, 4)))  # few far points must not make it overconfident
+    labels = (rng.random(400) < 1.0 / (1.0 + (far[:, 0] * far[:, 1]) ** -3.0)).astype(int)
+    found = ODAClassifier(40, random_state=0).fit(far, labels).predict_proba(far)
+    assert log_loss(labels, found) < log_loss(labels, np.full(400, labels.mean()))
+    with pytest.raises(ValueError, match="y is None in row 1: leave out"):
+        ODAClassifier().fit(far[:3], np.array(["a", None, "b"], dtype=object))
     with pytest.raises(ValueError, match="Input X contains NaN"):
         clone(LEARNING).fit(np.where(points > 2.0, np.nan, points), labels)
 
@@ -452,6 +458,25 @@ def test_regression(local_model, least):
     model.fit(points[:2000], values[:2000])
     assert model.score(points[2000:], values[2000:]) > least
     assert (model.slopes_ == 0.0).all() == (local_model == "constant")
+
+
+@pytest.mark.parametrize("model", [ODARegressor(12), ODATreeRegressor(max_depth=2)])
+def test_a_fit_and_a_stream_outlast_later_samples_until_the_target_changes(model, tmp_path):
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(6000, 2))
+    X[:, 0].sort()
+    y = np.sin(2.0 * X[:, 0])
+    model = clone(model).set_params(random_state=0).fit(X, y)
+    before = model.score(X, y)
+    assert model.at_level(-1).score(X, y) > before - 0.02
+    assert model.partial_fit(X[:1], y[:1]).score(X, y) > before - 0.02
+    for part in np.split(np.arange(6000), 4):
+        model.partial_fit(X[part], y[part])
+    assert model.score(X, y) > before - 0.02
+    model.save(tmp_path / "model.zip")
+    again = type(model).load(tmp_path / "model.zip")
+    order = rng.integers(6000, size=7500)
+    assert again.partial_fit(X[order], -y[order]).score(X, -y) > 0.9
 
 
 @pytest.mark.parametrize("kind", [ODARegressor, ODATreeRegressor])

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import entr, softmax
+from scipy.special import entr, log_softmax, softmax
 from sklearn.base import ClassifierMixin
 
 from oda_rl import _validation as validation
@@ -38,6 +38,7 @@ ALGORITHMS = ("rslvq", "glvq", "lvq1")
 _PASSES = 5  # of fine-tuning, over all samples
 _DOUBLINGS = 12  # of the temperature of Gaussian cells, at most
 _MIN_PROBABILITY = 1e-6  # limits the loss of an outlier
+_RAISES, _LOWEST_LOG = 30, -36.0  # of the final temperature; of a probability that is not 0
 N_FOLDS = 5  # of cross-validation
 _PENALTIES = (0.003, 0.03, 0.3)  # of a learned metric, of which cross-validation chooses
 _HONEST = 0.999  # no single sample costs more than log 1000
@@ -275,8 +276,9 @@ class ODAClassifier(estimators.Supervised, ClassifierMixin, BaseODA):
         spacing = self._spacing(data)
         self._settle(self._first_divergence.restore(data.points), data.weights, spacing)
         self._follow_distortion(caution * self.prediction_temperature_)
-        self.__dict__.pop("_scaled", None)
         self._publish()
+        self._raise_temperature(data)
+        self.__dict__.pop("_scaled", None)
 
     @estimators.validated
     def partial_fit(
@@ -481,6 +483,23 @@ class ODAClassifier(estimators.Supervised, ClassifierMixin, BaseODA):
             self._codebook.weights, self._codebook.labels, classes,
             self.n_features_in_ * float(np.mean(shares)), weights, self._spacing(data),
         )  # fmt: skip
+
+    def _raise_temperature(self, data: Distribution) -> None:
+        """Raise the prediction temperature if guessing by the priors costs less on the data.
+
+        Few far samples may have set it. It then rises to the lowest log loss.
+        """
+        points, classes, weights = data.some(20_000)
+        points = self._divergence.embed(self._first_divergence.restore(points))
+        shares, losses = weights / weights.sum(), [np.inf]
+        guessing, first = entr(np.bincount(classes, shares)).sum(), self.prediction_temperature_
+        for _ in range(_RAISES):
+            logs = log_softmax(self._log_scores(points), axis=1)[np.arange(len(classes)), classes]
+            losses.append(-float(shares @ np.maximum(logs, _LOWEST_LOG)))
+            if min(losses) <= guessing and (len(losses) == 2 or losses[-1] >= losses[-2]):
+                break
+            self.prediction_temperature_ *= 4.0
+        self._follow_distortion(first * 4.0 ** (int(np.argmin(losses)) - 1))
 
     def _spacing(self, data: Distribution) -> float:
         """Mean divergence of points from their nearest neighbours; 0 if they are many a codevector.
