@@ -12,6 +12,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from oda_rl import _validation as validation
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
+from oda_rl.annealing.annealer import Distribution
 from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.classifier import folds
 from oda_rl.annealing.clusterer import ODAClusterer
@@ -28,6 +29,7 @@ _COMPONENTS, _TOL, _FLOOR_SHARE = (4, 2, 1), 1e-3, 1e-3  # components: classes c
 _MIN_SHARE = 1e-6  # where a floor is given, full covariances get no sample of their mean
 _NARROWEST = 1e-14  # of the standard deviation: a smaller root of a floor would be too small
 _SIZES = ("n_components", "n_clusters")
+_SELECTION_SAMPLES, _RARE = 10_000, 50  # in all, and at least of each class
 _MAX_TIMES = 1000  # a sample is repeated, for estimators without weights
 _KINDS: tuple[type, ...] = (
     *(ConvexClustering, INFEX, KernelVectorQuantization, ODAClusterer, ODATreeClusterer),
@@ -97,7 +99,10 @@ def _to_fit(model: Any, data: Weighted) -> tuple[list[Any], int]:
 
 
 def _splits(data: Weighted) -> Iterator[tuple[Weighted, Weighted]]:
-    """Training and held-out samples of five folds."""
+    """Training and held-out samples of five folds of at most about 10,000 samples."""
+    every = Distribution(data.points, data.classes, data.weights, np.random.default_rng(0))
+    points, classes, weights = every.stratified(_SELECTION_SAMPLES, _RARE)
+    data = Weighted(points, classes, weights)
     for train, test in folds(data.classes, np.random.default_rng(0)):
         yield _rows(data, train), _rows(data, test)
 
