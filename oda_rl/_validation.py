@@ -144,6 +144,9 @@ def checked_labels(
 ) -> tuple[FloatArray, Array]:
     """Return X likewise, and y as class labels, shape (n,)."""
     points, labels = validated_data(estimator, X, y=y, reset=reset, dtype=precisions(estimator))
+    unknown = [i for i, label in enumerate(labels) if label is None]
+    if unknown:
+        raise ValueError(f"y is None in row {unknown[0]}: leave out samples without a label")
     check_classification_targets(labels)
     return observed(bounded(np.asarray(points), "X")), np.asarray(column_or_1d(labels, warn=True))
 
