@@ -712,8 +712,9 @@ def reward_features(mean, scale, circles, hinges, s, code, after, boxed, pairs):
         found += [math.atan2(state[k], state[i]) ** 2 for i, k in circles]
     found += [z[j] * z[k] for j in range(len(z) * pairs) for k in range(j + 1, len(z))]
     found += [abs(z[j] - h) for j in range(len(z)) for h in hinges[:2, j % len(s)]]
-    for part in np.split(z, 2) if len(hinges) == 4 else ():
-        found.append(math.sqrt(sum((hinges[3] * (part - hinges[2])) ** 2)))
+    for k in range(2, len(hinges), 2):  # a distance, then oblique hinges
+        gaps = [hinges[k + 1] * (part - hinges[k]) for part in np.split(z, 2)]
+        found += [math.sqrt(sum(gap**2)) if k == 2 else abs(sum(gap)) for gap in gaps]
     return found
 
 

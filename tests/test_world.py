@@ -22,7 +22,7 @@ CART = BOX, spaces.Discrete(2, start=1)  # place, speed, warmth; pushed by 1 or 
 GLIDER = BOX, spaces.Box(-2.0, 2.0, (1,), np.float64)
 
 
-def random_world(rng, boxed, quadratic=False, waves=0, cells=0, levels=False, rewards=2, rows=4):
+def random_world(rng, boxed, quadratic=False, waves=0, cells=0, levels=False, rewards=2, rows=6):
     """Arrays of a world with a circle, in which about every other step ends."""
     codes = 2 if boxed else 3
     size = 1 + D + (D * (D + 1) // 2 if quadratic else 0)
@@ -71,7 +71,7 @@ def asked(arrays):
         ({"quadratic": True, "levels": True}, 1e-9),
         ({"cells": 7, "rewards": 1, "rows": 2}, 1e-9),
         ({"quadratic": True, "cells": 5, "rewards": 0}, 1e-9),
-        ({"quadratic": True, "waves": 20}, 1e-5),
+        ({"quadratic": True, "waves": 20, "rows": 4}, 1e-5),
     ],
 )
 def test_a_step_is_what_the_oracle_says(boxed, kind, tolerance):
@@ -129,6 +129,7 @@ def test_rewards_have_an_origin_of_their_own(boxed, origin):
         (np.maximum(np.abs(after[:, 0] - place) - 0.5, 0.0), 0.15),  # none in a band
         (-np.hypot(after[:, 0] - place, 3.0 * (after[:, 2] - place)), 1e-3),
         (before[:, 1] - np.linalg.norm(after - place, axis=1), 1e-3),
+        (-np.abs(after[:, 0] - 2.0 * after[:, 2]) - np.abs(after[:, 1] + after[:, 0]), 1e-3),
     ):
         law = fit_rewards(at, before, codes, after, wanted, boxed, rng)
         found = reward_features(at, law.hinges, before, codes, after, boxed) @ law.weights

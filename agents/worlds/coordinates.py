@@ -34,8 +34,9 @@ class WorldArrays(NamedTuple):
     residuals: FloatArray  # residuals of the laws, to draw noise from, shape (n or 0, d)
     rewards: FloatArray  # weights of the reward's features, shape (n,)
     hinges: FloatArray | None
-    """Hinges of the reward, standardised, and centre and weights of a distance if it has one, shape
-    (2 or 4, d); None in compiled code where it depends on the action alone."""
+    """Hinges of the reward, standardised, and if it has them centre and weights of a distance and
+    oblique hinges, shape (2, 4, ..., d); None in compiled code if it depends on the action alone.
+    """
     bounds: FloatArray
     """Lowest and highest reward, lowest return, and the squared distance from the nearest cell
     beyond which predictions are not trusted, shape (4,)."""

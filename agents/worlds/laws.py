@@ -14,6 +14,7 @@ A. Rahimi, B. Recht, "Random features for large-scale kernel machines", NeurIPS 
 """
 
 from dataclasses import dataclass
+from itertools import chain, combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -38,6 +39,9 @@ _ROWS_PER_COLUMN = 1.25
 _HINGE_SAMPLE, _HINGE_GRID, _HINGE_ROUNDS = 1000, 17, 4
 _LEFT, _LITTLE = 0.02, 1e-8  # shares that a distance may leave, and below which none is needed
 _OF_DISTANCE, _NFEV, _BEST = 3, 200, 0.98  # components; quantile of rewards at the centre
+MAX_OBLIQUE, _MIN_OBLIQUE = 3, 0.1  # hinges of two components; share of what is left, of each
+_OFFSETS, _ANGLES = np.linspace(0.1, 0.9, 7), np.pi * (np.arange(8) + 0.5) / 8  # first guesses
+_EXPLAINED, _MAX_VARIED = 1e-6, 24  # so little may be left; components to form pairs of
 
 
 @dataclass(frozen=True)
@@ -247,8 +251,9 @@ def reward_features(
 
     The action's code, squares of continuous actions; for the components z of the observations
     before and after it, standardised, their products with the code, z, z², squared angles, products
-    of two components unless all others are ``size``, |z - h| for their hinges h, and the distance
-    of each observation if ``hinges`` have its centre and weights, too, shape (2 or 4, d).
+    of two components unless all others are ``size``, |z - h| for their hinges h, and if ``hinges``
+    have more rows, pairs of a centre c and weights w, the distance |w (z - c)| of each observation
+    by the first pair, and |w · (z - c)| by the others.
     """
     own, (n_rows, d), n_circles = codes[:, boxed:], hinges.shape, len(at.circles)
     pairs = size > n_reward_features(d, codes.shape[1], boxed, n_rows, n_circles)[0]
@@ -292,7 +297,7 @@ class Rewards(NamedTuple):
     """A law of rewards."""
 
     weights: FloatArray  # of the features, or of the action's code alone
-    hinges: FloatArray  # and a distance, shape (2 or 4, d)
+    hinges: FloatArray  # and a distance, and oblique hinges, shape (2, 4, 6, ..., d)
 
 
 def fit_rewards(
@@ -323,6 +328,12 @@ def fit_rewards(
         distance = _fit_distance(z, smooth[:, : sizes[0] - bent], wanted[drawn])
         smooth = np.column_stack([smooth, *_distances(distance, z)])
         hinges = np.concatenate([_fit_hinges(z, smooth, wanted[drawn]), distance])
+        plain = reward_features(at, hinges, *some, boxed, size + len(distance))
+        oblique = _fit_oblique(z, plain, wanted[drawn])
+        if len(oblique):
+            distance = np.concatenate([distance if len(distance) else np.zeros((2, d)), oblique])
+            smooth = np.column_stack([smooth, *_distances(distance, z)])
+            hinges = np.concatenate([_fit_hinges(z, smooth, wanted[drawn]), distance])
     size += len(distance)
     columns = np.asfortranarray(reward_features(at, hinges, *steps, boxed, size))
     weights = np.zeros(size)
@@ -338,12 +349,18 @@ def fit_rewards(
     return Rewards(weights, hinges)
 
 
-def _distances(distance: FloatArray, points: list[FloatArray]) -> list[FloatArray]:
-    """Return the distances, shape (n,), of each points, (n, d); none without a distance."""
-    if len(distance) == 0:
-        return []
-    centre, weights = distance
-    return [np.sqrt(((weights * (one - centre)) ** 2).sum(axis=1)) for one in points]
+def _distances(rows: FloatArray, points: list[FloatArray]) -> list[FloatArray]:
+    """Return distances of each points, (n, d), by the first two rows, oblique hinges by others."""
+    pairs = rows.reshape(-1, 2, rows.shape[1])
+    gaps = [[weights * (one - centre) for one in points] for centre, weights in pairs]
+    distances = [np.sqrt((one**2).sum(axis=1)) for one in chain(*gaps[:1])]
+    return distances + [np.abs(one.sum(axis=1)) for one in chain(*gaps[1:])]
+
+
+def _beyond(basis: FloatArray, left: FloatArray, columns: FloatArray) -> FloatArray:
+    """Return what columns do not explain of residuals of an orthonormal basis."""
+    columns = columns - basis @ (basis.T @ columns)
+    return np.asarray(left - columns @ np.linalg.lstsq(columns, left)[0])
 
 
 def _fit_distance(z: list[FloatArray], plain: FloatArray, rewards: FloatArray) -> FloatArray:
@@ -363,8 +380,7 @@ def _fit_distance(z: list[FloatArray], plain: FloatArray, rewards: FloatArray) -
     def left(numbers: FloatArray, own: list[int]) -> FloatArray:
         shape = np.insert(numbers, len(own), 1.0).reshape(2, -1)  # the first weight is 1
         columns = np.column_stack(_distances(shape, [one[:, own] for one in z]))
-        columns -= basis @ (basis.T @ columns)
-        return np.asarray(beyond - columns @ np.linalg.lstsq(columns, beyond)[0])
+        return _beyond(basis, beyond, columns)
 
     best = z[1][rewards >= np.quantile(rewards, _BEST)].mean(axis=0)
     distance = np.stack([best, np.ones(d)])
@@ -383,6 +399,52 @@ def _fit_distance(z: list[FloatArray], plain: FloatArray, rewards: FloatArray) -
     return np.zeros((0, d))
 
 
+def _fit_oblique(z: list[FloatArray], plain: FloatArray, rewards: FloatArray) -> FloatArray:
+    """Return oblique hinges, pairs of centre c and weights w of two components, shape (2 m, d).
+
+    |w · (z - c)| is the error of a set point that is observed, too. Together they explain most of
+    what ``plain`` features leave, or there are none. Each starts on a grid, and all are refined.
+    """
+    from scipy import optimize
+
+    (n, d), basis = z[1].shape, np.linalg.qr(plain)[0]
+    left = beyond = rewards - basis @ (basis.T @ rewards)
+    varied = np.flatnonzero(z[1].std(axis=0) > 0.0).tolist()
+    numbers, pairs = np.zeros(0), list[tuple[int, int]]()
+    scarce = n <= 2 * plain.shape[1] or not 2 <= len(varied) <= _MAX_VARIED
+    if scarce or beyond.var() <= _EXPLAINED * rewards.var():
+        return np.zeros((0, d))
+
+    def rows(numbers: FloatArray) -> FloatArray:
+        out = np.zeros((1 + len(pairs), 2, d))  # the first pair of rows is a distance's
+        for row, own, (angle, offset) in zip(out[1:], pairs, numbers.reshape(-1, 2), strict=True):
+            row[1, own] = np.cos(angle), np.sin(angle)
+            row[0] = offset * row[1]
+        return out.reshape(-1, d)
+
+    def unexplained(numbers: FloatArray) -> FloatArray:
+        return _beyond(basis, beyond, np.column_stack(_distances(rows(numbers), z)[2:]))
+
+    while len(pairs) < MAX_OBLIQUE and left.var() > _EXPLAINED * beyond.var():
+        best = 0.0, (0, 0), 0.0, 0.0
+        for own in combinations(varied, 2):
+            heights = z[1][:, own] @ np.array([np.cos(_ANGLES), np.sin(_ANGLES)])
+            offsets = np.quantile(heights, _OFFSETS, axis=0)
+            columns = np.abs(heights - offsets[:, None]).swapaxes(0, 1).reshape(n, -1)
+            columns -= basis @ (basis.T @ columns)
+            gains = (left @ columns) ** 2 / ((columns**2).sum(axis=0) + 1e-9 * n)
+            k = int(gains.argmax())
+            best = max(best, (gains[k], own, _ANGLES[k % len(_ANGLES)], offsets.ravel()[k]))
+        pairs.append(best[1])
+        start = np.append(numbers, best[2:])
+        found = optimize.root(unexplained, start, method="lm", options={"maxiter": _NFEV})
+        if found.fun.var() > (1.0 - _MIN_OBLIQUE) * left.var():
+            pairs.pop()
+            break
+        numbers, left = found.x, found.fun
+    return rows(numbers)[2:] if left.var() < 0.5 * beyond.var() else np.zeros((0, d))
+
+
 def _fit_hinges(z: list[FloatArray], smooth: FloatArray, rewards: FloatArray) -> FloatArray:
     """Return the hinges that explain most of what smooth features leave, shape (H, d).
 
@@ -399,7 +461,7 @@ def _fit_hinges(z: list[FloatArray], smooth: FloatArray, rewards: FloatArray) ->
             ends = np.quantile(np.concatenate([one[:, j] for one in z]), (0.02, 0.98))
             grid = np.linspace(ends[0], ends[1], _HINGE_GRID)
             unexplained = float(left @ left)
-            if unexplained <= 1e-6 * variance or ends[0] == ends[1]:  # so little may be left
+            if unexplained <= _EXPLAINED * variance or ends[0] == ends[1]:
                 continue
             for _ in range(_HINGE_ROUNDS):
                 columns = [np.abs(one[:, j : j + 1] - grid) for one in z]

@@ -13,6 +13,7 @@ from oda_rl.agents.base.progress import report_work
 from oda_rl.agents.worlds import coordinates
 from oda_rl.agents.worlds.laws import (
     FORMS,
+    MAX_OBLIQUE,
     Form,
     Law,
     fit_law,
@@ -451,7 +452,8 @@ def world_from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Lear
     require(sizes["locals"] in (0, sizes["K"]), f"locals has laws of {sizes['locals']} cells")
     require(sizes["locals"] == 0 or sizes["K"] >= 3, "locals blends three cells: there are fewer")
     n_rows, two = sizes["hinges"], coordinates.HINGES
-    require(n_rows in (two, two + 2), f"hinges has {n_rows} rows, not {two} or {two + 2}")
+    right_rows = tuple(range(two, two + 3 + 2 * MAX_OBLIQUE, 2))
+    require(n_rows in right_rows, f"hinges has {n_rows} rows, not one of {right_rows}")
     allowed = n_codes, *n_reward_features(d, n_codes, boxed, n_rows, len(circles))
     require(sizes["R"] in allowed, f"rewards has {sizes['R']} weights, not one of {allowed}")
     least, greatest, _, far = arrays["world_bounds"].tolist()

@@ -133,12 +133,14 @@ def _reward(
         for h in range(HINGES):
             total += weights[f] * abs(z[j] - hinges[h, j % n_features])
             f += 1
-    for q in range(n_rows - HINGES):  # the distance before the step, and after it
-        square = 0.0
+    for q in range(n_rows - HINGES):  # a distance before the step, and after it; oblique hinges
+        row, first = HINGES + q // 2 * 2, q % 2 * n_features
+        along, square = 0.0, 0.0
         for j in range(n_features):
-            gap = z[q * n_features + j] - hinges[HINGES, j]
-            square += (hinges[HINGES + 1, j] * gap) ** 2
-        total += weights[f + q] * math.sqrt(square)
+            gap = hinges[row + 1, j] * (z[first + j] - hinges[row, j])
+            along += gap
+            square += gap * gap
+        total += weights[f + q] * (math.sqrt(square) if q < 2 else abs(along))
     return total
 
 
