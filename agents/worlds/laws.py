@@ -25,6 +25,7 @@ from oda_rl.annealing.cells import anneal
 
 _POOLED = 0.02  # weight of the prior: the moments of all actions
 _RIDGE = 1e-8
+_PRODUCTS = 10.0  # weight of the prior that products with continuous actions have no effect
 _INTERCEPT_PENALTY = 0.01
 _MIN_WEIGHT = 1e-4  # of a point in a cell's law
 _MIN_CELLS, _POINTS_PER_CELL = 3, 10
@@ -41,7 +42,7 @@ _LEFT, _LITTLE = 0.02, 1e-8  # shares that a distance may leave, and below which
 _OF_DISTANCE, _NFEV, _BEST = 3, 200, 0.98  # components; quantile of rewards at the centre
 MAX_OBLIQUE, _MIN_OBLIQUE = 3, 0.1  # hinges of two components; share of what is left, of each
 _OFFSETS, _ANGLES = np.linspace(0.1, 0.9, 7), np.pi * (np.arange(8) + 0.5) / 8  # first guesses
-_EXPLAINED, _MAX_VARIED = 1e-6, 24  # so little may be left; components to form pairs of
+_EXPLAINED, _MAX_WIDTH = 1e-6, 24  # so little may be left; components to form pairs of
 
 
 @dataclass(frozen=True)
@@ -165,7 +166,10 @@ def _global(features: FloatArray, codes: FloatArray, change: FloatArray) -> Floa
     n, (n_codes, n_features) = len(features), (codes.shape[1], features.shape[1])
     if not _one_hot(codes):
         joint = (codes[:, :, None] * features[:, None, :]).reshape(n, -1)
-        found = solve(joint.T @ joint / n, joint.T @ change / n, _RIDGE)
+        gram = joint.T @ joint / n
+        penalties = np.full((n_codes, n_features), _RIDGE * np.trace(gram) / len(gram) + 1e-300)
+        penalties[1:, 1:] += _PRODUCTS * penalties.size / n**2  # few steps do not determine these
+        found = _solved(gram + np.diag(penalties.ravel()), joint.T @ change / n)
         return found.reshape(n_codes, n_features, -1)
     gram, right = features.T @ features / n, features.T @ change / n
     weights = []
@@ -409,9 +413,8 @@ def _fit_oblique(z: list[FloatArray], plain: FloatArray, rewards: FloatArray) ->
 
     (n, d), basis = z[1].shape, np.linalg.qr(plain)[0]
     left = beyond = rewards - basis @ (basis.T @ rewards)
-    varied = np.flatnonzero(z[1].std(axis=0) > 0.0).tolist()
     numbers, pairs = np.zeros(0), list[tuple[int, int]]()
-    scarce = n <= 2 * plain.shape[1] or not 2 <= len(varied) <= _MAX_VARIED
+    scarce = n <= 2 * plain.shape[1] or not 2 <= d <= _MAX_WIDTH
     if scarce or beyond.var() <= _EXPLAINED * rewards.var():
         return np.zeros((0, d))
 
@@ -427,7 +430,7 @@ def _fit_oblique(z: list[FloatArray], plain: FloatArray, rewards: FloatArray) ->
 
     while len(pairs) < MAX_OBLIQUE and left.var() > _EXPLAINED * beyond.var():
         best = 0.0, (0, 0), 0.0, 0.0
-        for own in combinations(varied, 2):
+        for own in combinations(range(d), 2):
             heights = z[1][:, own] @ np.array([np.cos(_ANGLES), np.sin(_ANGLES)])
             offsets = np.quantile(heights, _OFFSETS, axis=0)
             columns = np.abs(heights - offsets[:, None]).swapaxes(0, 1).reshape(n, -1)
