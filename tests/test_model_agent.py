@@ -91,6 +91,7 @@ def test_vectors_of_rules_decide_as_the_rules_do(boxed, n):
 
 def test_a_cell_that_no_episode_visits_is_dropped():
     rules = ModelAgent("Pendulum-v1", seed=91_008, **QUICK).learn(400)._engine.rules
+    assert len(rules.candidates[0].scores) == 1  # as the first search is of one cell
     scores = np.array([[0.0, 0.0, 0.0, 0.0], [-9.0, 1.0, 0.0, 0.0]])  # |cos θ| <= 1
     outputs = np.random.default_rng(0).normal(size=(2, 1, 4))
     assert len(rules._simplified(rules._imagination(), (scores, outputs))[0]) == 1

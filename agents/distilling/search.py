@@ -14,7 +14,6 @@ from oda_rl.agents.distilling.playing import BudgetedEnv, Deciding, draw_seeds
 from oda_rl.agents.worlds.coordinates import WorldArrays, scratch_for
 from oda_rl.agents.worlds.simulation import imagine, without_unused_hinges
 
-_N_PARTS = 8  # of imagined episodes, after which states are drawn
 _ENOUGH = 0.5  # standard errors by which an incumbent must be beaten
 
 
@@ -30,20 +29,19 @@ class Imagination:
     steps: int = 0  # imagined so far
 
     def returns(
-        self, scores: FloatArray, outputs: FloatArray, starts: FloatArray, explore: bool = False,
-        reached: FloatArray | None = None,
-    ) -> FloatArray:  # fmt: skip
+        self, scores: FloatArray, outputs: FloatArray, starts: FloatArray, explore: bool = False
+    ) -> FloatArray:
         """Return the returns of P rules of K cells from n starts, shape (P, n).
 
         Scores (P, K, 1 + d) and outputs (P, K, ...) are those of :class:`RulePolicy
         <oda_rl.agents.policies.rules.RulePolicy>`; start i, shape (n, d), is played by law i modulo
-        E. ``explore``: novelty instead of returns. ``reached`` is as of ``imagine``.
+        E. ``explore``: novelty instead of returns.
         """
         found, n_codes = np.empty((len(scores), len(starts))), self.world.laws.shape[1]
         self.steps += imagine(
             without_unused_hinges(self.world), scores, outputs, np.zeros((0, n_codes)), starts,
             self.horizon, explore, scratch_for(self.world), found,
-            np.zeros((0, starts.shape[1] + 3)) if reached is None else reached,
+            np.zeros((0, starts.shape[1] + 3)),
         )  # fmt: skip
         return found
 
@@ -59,16 +57,6 @@ class Imagination:
     def returns_of(self, rule: tuple[FloatArray, FloatArray], starts: FloatArray) -> FloatArray:
         """Return the returns of one rule, (scores, outputs), from n starts, shape (n,)."""
         return np.asarray(self.returns(rule[0][None], rule[1][None], starts)[0])
-
-    def visited(self, rule: tuple[FloatArray, FloatArray], starts: FloatArray) -> FloatArray:
-        """Return states on the paths of a rule from starts of shape (n, d), more of early ones."""
-        d, states = starts.shape[1], [starts]
-        for k in range(1, _N_PARTS + 1):
-            reached = np.empty((len(starts), d + 3))
-            part = replace(self, horizon=max(self.horizon * k**2 // _N_PARTS**2, 1))
-            part.returns(rule[0][None], rule[1][None], starts, reached=reached)
-            states.append(reached[reached[:, d] == 0.0, :d])  # it has not ended
-        return np.concatenate(states)
 
     def means(
         self, vectors: FloatArray, n: int, explore: bool = False, wide: bool = False
@@ -138,7 +126,7 @@ def race(
     return Raced(incumbent, returns, seeds)
 
 
-def better_by(ours: list[float], theirs: list[float]) -> float:
+def better_by(ours: list[float] | FloatArray, theirs: list[float] | FloatArray) -> float:
     """Return by how many standard errors paired returns are better; 0 for fewer than two."""
     if len(ours) < 2:
         return 0.0
@@ -266,6 +254,7 @@ _OFFSET = 0.5  # standard deviation of the offsets of random rules
 _SAME, _EQUAL = 1e-9, 0.75  # if that share of rules is equally good, a search is over
 _LONGEST = 4  # times as many generations, while returns grow
 _WINDOW, _PROGRESS = 8, 0.01  # generations in which returns must grow by that share
+_MIN_FINAL_STARTS = 144  # as affine actions may fail from rare starts
 _WIDE = 12  # more generations from visited states, of rules that are perfect from the starts
 
 
@@ -330,7 +319,8 @@ def search(
             if settled and (at_most or generation >= effort.generations):
                 break
     finalists = np.array([climber.mean, *old])
-    final = where.means(finalists, 3 * effort.starts, explore)
+    n_starts = max(3 * effort.starts, where.coding.boxed * _MIN_FINAL_STARTS)
+    final = where.means(finalists, n_starts, explore)
     final[0] += 1e-6 * abs(final[0])
     best = int(np.argmax(final))
     if best > 0:

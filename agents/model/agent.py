@@ -43,7 +43,8 @@ class ModelAgent(Simplifiable, Agent):
        rewards are a linear law, terminations half-spaces or a sparse quadratic classifier.
     2. It searches for a rule in imagined episodes: K affine scores of the observation, of which the
        highest chooses the action; CMA-ES from the best of random, known and, for continuous
-       actions, linear-quadratic rules. Cells, numbers and digits that do not matter are dropped.
+       actions, linear-quadratic rules. For these, every other search is of one affine cell; more
+       must return more by a standard error. Cells, numbers, digits that do not matter are dropped.
        While all returns are equal, or a rule avoids all cost of actions, it searches for novelty.
     3. It plays the rule in complete episodes, from which the next world is learned.
 

@@ -1,8 +1,8 @@
 """Planning between episodes: learn the world, search for a rule in it, decide which is best."""
 
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.progress import report_work
 from oda_rl.agents.distilling.coding import Coding, GradedCoding, degrees_of
-from oda_rl.agents.distilling.search import Effort, Imagination, search
+from oda_rl.agents.distilling.search import Effort, Imagination, better_by, search
 from oda_rl.agents.distilling.simplifying import MAX_SIMPLIFIED, Rule, simplified
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.model.experience import Candidate, Memory, Outcomes, values
@@ -38,7 +38,7 @@ _TOLERANCE = 1e-6
 _MAX_REPEATS = 4  # further searches, while episodes could be longer
 _LITTLE = 0.02  # share of the difference between the best return and the worst
 _SIMPLIFYING_STARTS, _SIMPLIFYING_STATES = 32, 500
-_RARE = 0.01  # share of the imagined states
+_RARE = 0.01  # share of the latest states
 _TOLERATED_ERROR, _TOLERATED_SHARE = 0.5, 0.003  # loss of a simpler rule: standard errors, share
 _SHORT = 8.0  # steps: a search begins shorter episodes from more starts
 _MAX_CELLS = 20
@@ -103,10 +103,14 @@ class Planner:
         where = self._imagination()
         graded = self._graded(where.coding)
         fresh = self.searches % _FRESH_EVERY == 0 or (graded is not None and not known)
-        rules = [one.rule for one in known]
+        rules, cells = [one.rule for one in known], where.coding
+        coarse = self._boxed and self.searches % 2 == 1 and not explore  # more cells begin from one
+        if coarse:
+            where.coding = replace(cells, n_cells=1)
+            rules = [self._frequent(rule)[0] for rule in rules]
         if self._boxed:
             rules += linear_quadratic_rules(seen, self.learned.at, rewarded=True)
-        effort = self._effort(fine=self.searches % _FRESH_EVERY == 2 and not explore)
+        effort = self._effort(self.searches % _FRESH_EVERY == 2 and not explore, coarse)
         if fresh and not explore and self._ends_save_costs():
             costless = where.from_lowest_reward()
             rules.append(search(costless, (), False, True, effort, self.rng, graded)[:2])
@@ -115,6 +119,7 @@ class Planner:
         for again in range(0 if explore else _MAX_REPEATS):
             if not self._falls_short(promised):
                 break
+            where.coding = cells
             rules, effort = [*rules[: len(known)], (scores, outputs)], self._effort(again % 2 == 0)
             found = search(where, rules, False, again % 2 == 1, effort, self.rng)
             scores, outputs, promised = found
@@ -127,6 +132,12 @@ class Planner:
         for one in known:
             if one.scores is scores:
                 return one
+        rivals = [one for one in known if (len(one.scores) > 1) == coarse and self._boxed]
+        for rival in rivals[: 0 if explore else 1]:  # more cells than one have to pay
+            pair = (rival.rule, (scores, outputs))[:: 1 if coarse else -1]
+            starts = self.draw_starts(_FINAL_STARTS)
+            if (better_by(*(where.returns_of(one, starts) for one in pair)) > 1.0) == coarse:
+                return rival
         if not explore and self.config.simplify:
             scores, outputs = self._simplified(where, (scores, outputs))
         return Candidate(scores, outputs, promised=promised, clauses=self.clauses)
@@ -187,8 +198,7 @@ class Planner:
             return None
         seen, at = self.memory.present.before, self.learned.at
         deviations = np.where(at.ignored, seen.std(axis=0), at.scale) * (np.ptp(seen, axis=0) > 0.0)
-        np.divide(1.0, deviations, out=deviations, where=deviations > 0.0)
-        return np.asarray(deviations)
+        return np.asarray(np.divide(1.0, deviations, out=deviations, where=deviations > 0.0))
 
     @property
     def _varies(self) -> BoolArray:
@@ -270,12 +280,19 @@ class Planner:
         degrees = degrees_of(self.learned.arrays, self.learned.at, seen, coding.n_outputs)
         return None if degrees is None else GradedCoding(**vars(coding), degrees=degrees)
 
-    def _effort(self, fine: bool) -> Effort:
+    def _frequent(self, rule: Rule) -> list[Rule]:
+        """Return the rules of the cell of most, and of all with over 1 % of the latest states."""
+        cells = decisions(*rule, None, self.memory.present.before[-_N_LATEST:])
+        shares = np.bincount(cells, minlength=len(rule[0])) / len(cells)
+        masks = shares == shares.max(), shares > _RARE
+        return [rule if kept.all() else (rule[0][kept], rule[1][kept]) for kept in masks]
+
+    def _effort(self, fine: bool, coarse: bool = False) -> Effort:
         config, lengths = self.config, self.outcomes.lengths
         more = max(round(_SHORT / float(np.mean(lengths))), 1) if lengths else 1
         return Effort(
-            generations=config.generations, population=config.population,
-            starts=config.starts * more * (2 if fine else 1), sigma=0.1 if fine else 0.4,
+            generations=config.generations, population=max(config.population // (1 + coarse), 4),
+            starts=config.starts * more * (1 + fine) * (1 + coarse), sigma=0.1 if fine else 0.4,
         )  # fmt: skip
 
     def _ends_save_costs(self) -> bool:
@@ -327,23 +344,25 @@ class Planner:
 
     def _simplified(self, where: Imagination, rule: Rule) -> Rule:
         """Drop cells, numbers and digits that do not matter in imagination."""
-        draws = self.draw_starts, self.draw_starts if self._boxed else self._draw_seen
-        starts = np.concatenate([draw(_SIMPLIFYING_STARTS) for draw in draws])
-        before = where.returns_of(rule, starts)
-        seen = where.visited(rule, starts) if self._boxed else self._draw_seen(_SIMPLIFYING_STATES)
 
-        def as_good(other: Rule) -> bool:
-            report_work("simplifying a rule")
-            change = where.returns_of(other, starts) - before
-            error = float(change.std()) / math.sqrt(len(starts))
-            lost = min(_TOLERATED_ERROR * error, _TOLERATED_SHARE * abs(float(before.mean())))
-            return bool(change.mean() >= -lost)
+        def judged(first: Rule, starts: FloatArray) -> Callable[[Rule], bool]:
+            before = where.returns_of(first, starts)
 
-        if self._boxed:  # cells of rare states may not matter
-            shares = np.bincount(decisions(*rule, None, seen), minlength=len(rule[0])) / len(seen)
-            few = [(rule[0][k], rule[1][k]) for k in (shares == shares.max(), shares > _RARE)]
-            rule = next(filter(as_good, few), rule)
-        return simplified(rule, seen, as_good, MAX_SIMPLIFIED)
+            def as_good(other: Rule) -> bool:
+                report_work("simplifying a rule")
+                change = where.returns_of(other, starts) - before
+                error = float(change.std()) / math.sqrt(len(starts))
+                lost = min(_TOLERATED_ERROR * error, _TOLERATED_SHARE * abs(float(before.mean())))
+                return bool(change.mean() >= -lost)
+
+            return as_good
+
+        if self._boxed:  # cells have to matter in episodes from their starts
+            as_good = judged(rule, self.draw_starts(_FINAL_STARTS))
+            rule = next(filter(as_good, self._frequent(rule)), rule)
+        halves = self.draw_starts(_SIMPLIFYING_STARTS), self._draw_seen(_SIMPLIFYING_STARTS)
+        as_good = judged(rule, np.concatenate(halves))
+        return simplified(rule, self._draw_seen(_SIMPLIFYING_STATES), as_good, MAX_SIMPLIFIED)
 
     def delivered(self, candidate: Candidate) -> RulePolicy:
         """Return a rule with a codevector in each of its cells, from the latest states."""
@@ -352,8 +371,7 @@ class Planner:
             return self._placed[1]
         seen = self.memory.transitions.before
         points = seen[-_N_LATEST:]
-        codevectors = np.zeros((len(candidate.scores), points.shape[1]))
-        rule = RulePolicy(candidate.scores, candidate.outputs, codevectors)
+        rule = RulePolicy(*candidate.rule, np.zeros((len(candidate.scores), points.shape[1])))
         if self.clauses is None:
             sample = seen[:: max(len(seen) // _N_REDUCING, 1)]
             rule = reduced(rule, np.concatenate([sample, points]))
