@@ -101,8 +101,7 @@ def _to_fit(model: Any, data: Weighted) -> tuple[list[Any], int]:
 def _splits(data: Weighted) -> Iterator[tuple[Weighted, Weighted]]:
     """Training and held-out samples of five folds of at most about 10,000 samples."""
     every = Distribution(data.points, data.classes, data.weights, np.random.default_rng(0))
-    points, classes, weights = every.stratified(_SELECTION_SAMPLES, _RARE)
-    data = Weighted(points, classes, weights)
+    data = Weighted(*every.stratified(_SELECTION_SAMPLES, _RARE))
     for train, test in folds(data.classes, np.random.default_rng(0)):
         yield _rows(data, train), _rows(data, test)
 

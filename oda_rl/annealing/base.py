@@ -14,17 +14,8 @@ from sklearn.utils.validation import check_is_fitted
 from oda_rl import _validation as validation
 from oda_rl import divergences
 from oda_rl._types import FloatArray, IntArray
-from oda_rl.annealing.annealer import (
-    FEW_CLUSTERS,
-    LEVEL_SAMPLES,
-    PROBE,
-    Annealer,
-    AnnealingConstants,
-    Codebook,
-    Distribution,
-    Level,
-    Schedule,
-)
+from oda_rl.annealing import annealer
+from oda_rl.annealing.annealer import Annealer, AnnealingConstants, Codebook, Distribution, Schedule
 from oda_rl.divergences import NAMED, QUADRATIC, Divergence
 from oda_rl.files.estimators import COUNT, FRACTION, SAMPLES, Filed, Seed, estimator, one_of, within
 from oda_rl.files.schema import (
@@ -50,7 +41,7 @@ MAX_BOX_DIMENSION = 12  # more would take too many points to fill a box
 _LOG2_POINTS = 16  # of a Sobol sequence, which must have a power of 2
 _Samples = tuple[FloatArray, IntArray, FloatArray]  # points, classes and weights
 
-_PARTS = Annealer, AnnealingConstants, Codebook, Level, Schedule
+_PARTS = Annealer, AnnealingConstants, Codebook, annealer.Level, Schedule
 _STORED: dict[str, type] = {
     kind.__name__: kind for kind in (*_PARTS, divergences.Mahalanobis, *NAMED.values())
 }
@@ -209,7 +200,7 @@ class BaseODA(validation.TakesSingle, CellEstimator):
     }
 
     @property
-    def history_(self) -> list[Level]:
+    def history_(self) -> list[annealer.Level]:
         """The state at the end of each temperature, a :class:`oda_rl.annealing.annealer.Level`."""
         return self._annealer.history
 
@@ -309,7 +300,7 @@ class BaseODA(validation.TakesSingle, CellEstimator):
             require(same, f"{where}.divergence is not that of the codebook")
             require((self._low <= self._high).all(), f"{where}._low is above _high")
             waiting = sum(len(block[0]) for block in self._waiting or [])
-            largest = LEVEL_SAMPLES + sizes["classes"]
+            largest = annealer.LEVEL_SAMPLES + sizes["classes"]
             require(waiting < largest, f"{where}._waiting has {waiting} samples")
 
     def _checked_init(self, divergence: Divergence, n_classes: int) -> FloatArray | None:
@@ -337,7 +328,7 @@ class BaseODA(validation.TakesSingle, CellEstimator):
     def _assigned(self, points: FloatArray) -> tuple[IntArray, FloatArray]:
         """Nearest codevector of embedded points, and its divergence; both of shape (n,)."""
         divergence, codevectors = self._annealer.divergence, self._embedded_codevectors()
-        if divergence.kernel == QUADRATIC and len(codevectors) <= FEW_CLUSTERS:
+        if divergence.kernel == QUADRATIC and len(codevectors) <= annealer.FEW_CLUSTERS:
             return nearest(points, np.array(codevectors, order="C"))  # sooner than matrices
         cells, gaps = [], []
         for rows in validation.chunks(len(points), len(codevectors)):
@@ -391,7 +382,7 @@ class BaseODA(validation.TakesSingle, CellEstimator):
         data = Distribution(embedded, classes, weights, rng, self.n_features_in_)
         current = self._new_annealer(n_classes, rng, refined, len(data.points), limit)
         if n_classes > 1 or self.forgetting > 0.0:
-            probe = data.spread(PROBE)
+            probe = data.spread(annealer.PROBE)
             current.probe = data.points[probe].astype(np.float64), data.classes[probe]
         current.anneal(data, self._checked_init(current.divergence, n_classes))
         self._annealer, self._waiting = current, None
@@ -431,7 +422,7 @@ class BaseODA(validation.TakesSingle, CellEstimator):
         self._see(points)
         while self._waiting is not None and len(points) > 0:
             before = self._annealer.n_samples_seen if hasattr(self, "_annealer") else 0
-            n = LEVEL_SAMPLES - before % LEVEL_SAMPLES
+            n = annealer.LEVEL_SAMPLES - before % annealer.LEVEL_SAMPLES
             self._waiting.append((points[:n].astype(np.float64), classes[:n], weights[:n]))
             columns = zip(*self._waiting, strict=True)
             first_points, *marks = (np.concatenate(column) for column in columns)

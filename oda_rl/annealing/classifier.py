@@ -485,10 +485,7 @@ class ODAClassifier(estimators.Supervised, ClassifierMixin, BaseODA):
         )  # fmt: skip
 
     def _raise_temperature(self, data: Distribution) -> None:
-        """Raise the prediction temperature if guessing by the priors costs less on the data.
-
-        Few far samples may have set it. It then rises to the lowest log loss.
-        """
+        """Raise it to the lowest log loss if guessing costs less: few far samples may set it."""
         points, classes, weights = data.some(20_000)
         points = self._divergence.embed(self._first_divergence.restore(points))
         shares, losses = weights / weights.sum(), [np.inf]

@@ -1,7 +1,6 @@
 """Regression by online deterministic annealing: a model of the target in each cell."""
 
 import copy
-from collections.abc import Iterator
 from dataclasses import KW_ONLY, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
@@ -129,7 +128,7 @@ def _linear_model(
 def equivalent(rows: FloatArray, weights: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Return at most p + 1 rows and weights of the same total, mean and covariance as n rows of p.
 
-    Least squares tells them from the others by nothing.
+    Least squares gives the same for both.
     """
     n, total = rows.shape[1] + 1, weights.sum()
     if len(rows) <= n:
@@ -144,11 +143,7 @@ def equivalent(rows: FloatArray, weights: FloatArray) -> tuple[FloatArray, Float
 
 
 class LocalRegressor(Supervised, RegressorMixin, CellEstimator):
-    """Regressors with a model in each cell, fitted when it is first needed.
-
-    Samples of a stream are kept until there are 5,000. Then the older half and what stands for
-    those before are replaced by :func:`equivalent` rows of each cell.
-    """
+    """Regressors with a model in each cell, fitted when it is first needed."""
 
     local_model: str
     n_features_in_: int
@@ -202,9 +197,9 @@ class LocalRegressor(Supervised, RegressorMixin, CellEstimator):
             )
         return pairs
 
-    def _defaults(self) -> FloatArray:
+    def _defaults(self, targets: FloatArray, weights: FloatArray) -> FloatArray:
         """Predictions of cells without samples, shape (K, q)."""
-        raise NotImplementedError
+        return np.tile(weights @ targets / weights.sum(), (len(self._embedded_codevectors()), 1))
 
     @cached_property
     def _models(self) -> LocalModels:
@@ -212,26 +207,13 @@ class LocalRegressor(Supervised, RegressorMixin, CellEstimator):
 
     def _fitted(self, pairs: FloatArray, weights: FloatArray, cells: IntArray) -> LocalModels:
         points, targets = np.split(pairs, [self.n_features_in_], axis=1)
-        linear = self.local_model == "linear"
-        return fit_local_models(points, targets, weights, cells, self._defaults(), linear=linear)
+        values, linear = self._defaults(targets, weights), self.local_model == "linear"
+        return fit_local_models(points, targets, weights, cells, values, linear=linear)
 
     def _closed(self) -> Self:
         if hasattr(self, "_recent"):
             self._models  # noqa: B018 - a file has it
         return super()._closed()
-
-    def _remember(self, pairs: FloatArray, weights: FloatArray) -> None:
-        """Forget all samples but these, shape (n, d + q)."""
-        self._recent, self._older = (pairs, weights), None
-        self.__dict__.pop("_models", None)
-
-    def _parts(self, n: int) -> Iterator[slice]:
-        """Yield slices of n samples of a stream, each before the older ones are summed up."""
-        begin = 0
-        while begin < n:
-            end = min(begin + RECENT - len(getattr(self, "_recent", ((),))[0]), n)
-            yield slice(begin, end)
-            begin = end
 
     def _add(self, pairs: FloatArray, weights: FloatArray) -> None:
         """Remember the next samples of a stream."""
@@ -256,12 +238,12 @@ class LocalRegressor(Supervised, RegressorMixin, CellEstimator):
                 models = self._fitted(pairs[part], weights[part], cells[part])
                 missed = (models.predict(points, cells[n:]) - targets) / units_of(targets, None)
                 errors.append((missed * missed).sum(axis=1) * weights[n:])
-            gains = errors[0] - errors[1]
-            gain, square = (np.bincount(cells[n:], g, len(places)) for g in (gains, gains**2))
+            gain = errors[0] - errors[1]
+            gain, square = (np.bincount(cells[n:], g, len(places)) for g in (gain, gain**2))
             rows = rows[(gain <= np.sqrt(square))[cells[:n]] | (rows >= n_older)]
         homes = np.unique(cells[rows])
-        members = [rows[cells[rows] == k] for k in homes]
-        parts = [equivalent(pairs[own], weights[own]) for own in members]
+        groups = (rows[cells[rows] == k] for k in homes)
+        parts = [equivalent(pairs[own], weights[own]) for own in groups]
         older, masses = (np.concatenate(tables) for tables in zip(*parts, strict=True))
         self._older = places, older, masses, homes.repeat([len(table) for table, _ in parts])
         self._recent = self._recent[0][-(RECENT // 2) :], self._recent[1][-(RECENT // 2) :]
@@ -271,7 +253,7 @@ class LocalRegressor(Supervised, RegressorMixin, CellEstimator):
 
         Older rows stay in their cell, unless it has been divided since.
         """
-        pairs, weights = (table.copy() for table in self._recent)
+        pairs, weights = self._recent
         if self._older is not None:
             places, older, masses, homes = self._older
             pairs, weights = np.concatenate([older, pairs]), np.concatenate([masses, weights])
@@ -283,9 +265,8 @@ class LocalRegressor(Supervised, RegressorMixin, CellEstimator):
             heirs = np.bincount(source, minlength=len(places))
             same = (heirs == 0) | ((heirs == 1) & (source[heir] == np.arange(len(places))))
             cells[: len(homes)] = np.where(same[homes], heir[homes], cells[: len(homes)])
-        known = filled(points, self._divergence.restore(codevectors)[cells])
-        pairs[:, : self.n_features_in_] = known
-        return pairs, weights, cells
+        points = filled(points, self._divergence.restore(codevectors)[cells])
+        return np.hstack([points, pairs[:, self.n_features_in_ :]]), weights, cells
 
     def _features(self, pairs: FloatArray) -> FloatArray:
         return np.ascontiguousarray(pairs[:, : self.n_features_in_])
@@ -366,7 +347,7 @@ class ODARegressor(LocalRegressor, BaseODA):
         current = self._annealer
         current.reduce_to(int(n_clusters))
         current.schedule = replace(current.schedule, max_codevectors=int(n_clusters))
-        self._remember(distinct.points, shares)
+        self._recent, self._older = (distinct.points, shares), None
         self._publish()
         self._settle(self._features(distinct.points), shares)
         self._models  # noqa: B018 - of all samples as they are
@@ -393,7 +374,7 @@ class ODARegressor(LocalRegressor, BaseODA):
                     model.n_clusters = size
                     model._grow(pairs[train], weights[train], metric)
                 model._annealer.reduce_to(size)
-                model._remember(pairs[train], weights[train])
+                model._recent, model._older = (pairs[train], weights[train]), None
                 model._publish()
                 missed = (model._predicted(pairs[test, :d]) - targets[test]) / spreads
                 errors[i, test] = (missed * missed).sum(axis=1)
@@ -415,7 +396,7 @@ class ODARegressor(LocalRegressor, BaseODA):
                 model.divergence = Mahalanobis(matrix)
                 model.n_clusters = min(_FIRST_CELLS, max(len(pairs) // _FIRST_PER_CELL, 1))
                 self._take(model, pairs, weights)
-                self._remember(pairs, weights)
+                self._recent, self._older = (pairs, weights), None
                 self._publish()
                 slopes = self._models.slopes * scale / spreads[:, None]
                 mean = np.einsum("k,kqi,kqj->ij", self.weights_, slopes, slopes)
@@ -450,10 +431,9 @@ class ODARegressor(LocalRegressor, BaseODA):
         pairs = self._checked_pairs(X, y, reset=first)
         weights = stream_weights(self, sample_weight, pairs, first=first)
         pairs, classes, weights = counted(pairs, np.zeros(len(pairs), dtype=np.int64), weights)
-        for part in self._parts(len(pairs)):
-            self._stream(pairs[part], classes[part], weights[part], labelled=False)
-            self._publish(self._annealer.schedule.max_codevectors)
-            self._add(pairs[part], weights[part])
+        self._stream(pairs, classes, weights, labelled=False)
+        self._publish(self._annealer.schedule.max_codevectors)
+        self._add(pairs, weights)
         return self
 
     def _takes_missing(self) -> bool:
@@ -469,5 +449,5 @@ class ODARegressor(LocalRegressor, BaseODA):
         super()._publish(limit)
         self.__dict__.pop("_models", None)
 
-    def _defaults(self) -> FloatArray:
+    def _defaults(self, targets: FloatArray, weights: FloatArray) -> FloatArray:
         return self._codebook.codevectors[:, self.n_features_in_ :]

@@ -31,18 +31,9 @@ from oda_rl.distributed.blocks import (
     scored_by,
 )
 from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, Seed, estimator, one_of, validated
-from oda_rl.mixtures import learning
+from oda_rl.mixtures import kernels, learning
 from oda_rl.mixtures.base import COMPONENTS, StreamingMixture, VarianceFloor
-from oda_rl.mixtures.kernels import (
-    MIN_PRECISION,
-    RELEASED,
-    Mixture,
-    Progress,
-    Room,
-    complete,
-    gap_of,
-    write_logs,
-)
+from oda_rl.mixtures.kernels import Mixture, Progress, Room, complete, gap_of, write_logs
 from oda_rl.samples import Weighted, beyond_rounding, weighted
 
 _READER = Reader(missing=True)
@@ -176,7 +167,7 @@ def maximized(mixture: Mixture, sums: Statistics, max_precision: float) -> Mixtu
         values, vectors = np.linalg.eigh(spreads)
         axes = mixture.axes.copy()
         axes[:-1][alive] = vectors.transpose(0, 2, 1)[alive]
-    precisions = 1.0 / np.clip(values, 1.0 / max_precision, 1.0 / MIN_PRECISION)
+    precisions = 1.0 / np.clip(values, 1.0 / max_precision, 1.0 / kernels.MIN_PRECISION)
     precisions = np.where(alive[:, None], precisions, mixture.precisions)
     half_log_dets = 0.5 * np.log(precisions).sum(axis=1)
     return moved._replace(precisions=precisions, axes=axes, half_log_dets=half_log_dets)
@@ -311,7 +302,7 @@ class DistributedGaussianMixture(StreamingMixture):
         for _ in range(_STARTS if self.n_components > 1 else 1):
             means = learning.k_means(sample, self.n_components, rng)
             first = learning.new_mixture(means, self.covariance_type, bound, 1.0, 0.0)
-            Progress(first.progress).phase = RELEASED  # at first each row is of the nearest mean
+            Progress(first.progress).phase = kernels.RELEASED  # a row is of the nearest mean
             fits.append(self._climb(block, ones, first, _FIRST_PASSES))
         highest = max(fit.score for fit in fits) - _ROUNDING
         best = next(fit for fit in fits if fit.score >= highest)

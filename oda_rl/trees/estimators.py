@@ -547,7 +547,8 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
             pairs, pairs, validation.fit_weights(self, sample_weight, pairs)
         )
         self._grow(self._features(pairs), np.zeros(len(pairs), dtype=np.int64), weights, 1)
-        self._remember(pairs, weights)
+        self._recent, self._older = (pairs, weights), None
+        self.__dict__.pop("_models", None)
         self._models  # noqa: B018 - of all samples as they are
         self._sum_up()
         return self
@@ -565,12 +566,6 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
         if first:
             self._plant(1, self._features(pairs))
         points, classes = self._features(pairs), np.zeros(len(pairs), dtype=np.int64)
-        for part in self._parts(len(pairs)):
-            self._tree.observe(self._samples(points[part], classes[part], weights[part]))
-            self._add(pairs[part], weights[part])
+        self._tree.observe(self._samples(points, classes, weights))
+        self._add(pairs, weights)
         return self
-
-    def _defaults(self) -> FloatArray:
-        pairs, weights = self._recent
-        mean = np.average(pairs[:, self.n_features_in_ :], axis=0, weights=weights)
-        return np.tile(mean, (self.n_leaves_, 1))

@@ -25,18 +25,7 @@ from oda_rl._validation import chunks
 from oda_rl.annealing.annealer import Annealer, Distribution, Schedule
 from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import QUADRATIC, Divergence
-from oda_rl.files.schema import (
-    ANYTHING,
-    MAX,
-    MISSING,
-    Each,
-    Maybe,
-    Sizes,
-    flags,
-    real,
-    require,
-    whole,
-)
+from oda_rl.files.schema import ANYTHING, MISSING, Each, Maybe, Sizes, flags, real, require, whole
 from oda_rl.samples import filled, observed_shares, rows_with_values
 
 _STRENGTHS = 2.0 ** np.arange(8)  # samples with the parent's class shares that are added to a node
@@ -298,14 +287,12 @@ class Plan:
             ends_full=self.refines,
         )
 
-    def waits(self, node: Node) -> bool:
-        """Whether a node has samples of one class, which are not divided."""
-        return self.supervised and int(np.count_nonzero(node.statistics.class_weights)) < 2
-
     def divides(self, node: Node) -> bool:
         """Whether a node may get a codebook."""
-        enough = node.statistics.weight >= self.min_samples_split
-        return enough and node.depth < self.max_depth and not self.waits(node)
+        statistics = node.statistics
+        if self.supervised and np.count_nonzero(statistics.class_weights) < 2:
+            return False
+        return node.depth < self.max_depth and statistics.weight >= self.min_samples_split
 
 
 class Table:
@@ -375,7 +362,9 @@ class Tree:
             path, children = node.path, node.children
             n_classes = len(node.statistics.class_weights)
             require(n_classes == sizes["tree_classes"], f"{name} knows {n_classes} classes")
-            right = type(path) is tuple and all(type(k) is int and 0 <= k < MAX for k in path)
+            right = type(path) is tuple and all(
+                type(k) is int and 0 <= k < self.plan.branching for k in path
+            )
             require(right and len(path) <= self.plan.max_depth, f"{name}.path is {path!r:.80}")
             width = widths[min(len(path), len(widths) - 1)] if widths else 0
             right = type(children) is list and all(
@@ -398,8 +387,8 @@ class Tree:
             classes, weights = rows[:, -2], rows[:, -1]
             right = (classes >= 0) & (classes < n_classes) & (classes == np.floor(classes))
             require((right & (weights > 0.0)).all(), f"{where}.waiting has no class, or no weight")
-        n = sum(map(len, node.waiting))
-        require(not n or n < 2 * self._batch, f"{where}.waiting is full")
+        full = sum(map(len, node.waiting)) >= 2 * self._batch
+        require(not full, f"{where}.waiting is full")
 
     def __init__(self, plan: Plan, seed: int, n_features: int, n_classes: int) -> None:
         self.plan, self.seed = plan, seed
@@ -445,12 +434,12 @@ class Tree:
                 if len(rest) > 0:
                     pending.append((index, samples, rest))
                 waiting = np.concatenate(node.waiting)
-                # Those of one class wait for samples of another, which it is divided with.
-                node.waiting = [waiting[-self._batch :]] if self.plan.waits(node) else []
                 points, classes = waiting[:, :-2].copy(), waiting[:, -2].astype(np.int64)
                 views = samples.view(points)
                 samples = Samples(points, classes, waiting[:, -1].copy(), views, samples.view)
                 below = self._divide(node, samples, np.arange(len(samples.points)))
+                # Those of one class wait for another, to be divided with it.
+                node.waiting = [] if below else [waiting[-self._batch :]]
             pending += [(child, samples, own) for child, own in below]  # the next to come
 
     @property
