@@ -7,7 +7,7 @@ from functools import partial
 import gymnasium as gym
 import numpy as np
 import pytest
-from environments import BARTO, Plain, Toy, Varied, all_but_one, play, same
+from environments import BARTO, Judged, Plain, Toy, Varied, all_but_one, play, same
 from gymnasium.vector import SyncVectorEnv
 
 from oda_rl.agents import CodevectorAgent, FittedQAgent, load_agent
@@ -266,24 +266,45 @@ def test_means_of_partitions_of_many_steps_are_fitted_after_a_tenth_more(monkeyp
     assert shares[before > 3000].min() >= 0.1
 
 
-def test_it_fits_anew_without_an_end_after_ten_times_as_many():
-    agent = FittedQAgent(Toy(length=None), seed=0).learn(4500)
-    assert [level.step for level in agent.history] == [1000, 2000, 4000]
-    assert agent.policy is agent.newest
-
-
-def test_without_an_end_it_plays_at_random_until_rewards_differ():
+def test_without_an_end_three_hundred_steps_or_more_count_as_an_episode():
     env = Toy(length=None)
-    agent = FittedQAgent(env, seed=0).learn(1500)
-    assert (len(agent.history), agent._engine.epsilon) == (1, 1)
+    agent = FittedQAgent(env, seed=0).learn(1700)
+    core = agent._engine
+    assert [level.step for level in agent.history] == [1000, 1300, 1600]
+    assert (core.exploration.returns, core.exploration.lengths) == ([300.0] * 3, [300] * 3)
+    assert (core.epsilon, agent.episodes.count) == (1.0, 0)  # random until returns differ
+    assert agent.policy is agent.newest
     env.reward = 2.0
-    assert len(agent.learn(1000).history) == 2
-    assert agent._engine.epsilon == pytest.approx(0.4 * (1 - 0.99) / 10)  # in ten horizons
+    assert agent.learn(1000).epsilon == pytest.approx(0.4 / 300)
+
+
+@pytest.mark.parametrize("n_envs", [1, 3])
+def test_policies_compete_where_no_episode_ends(n_envs, tmp_path):
+    def make():
+        env = Judged()
+        env.length = None
+        return env
+
+    envs = [make() for _ in range(n_envs)]
+    env = SyncVectorEnv([lambda one=one: one for one in envs]) if n_envs > 1 else envs[0]
+    agent = FittedQAgent(env, seed=0).learn(3000 + 2000 * n_envs)
+    assert len(agent._engine.records) > 3
+    assert agent.delivered_return > 270.0  # of 300, and 150 at random
+    assert agent._engine.epsilon < 0.1
+    agent.save(tmp_path / "agent.zip")
+    loaded = FittedQAgent.load(tmp_path / "agent.zip")
+    same(*(play(one, make(), 1500, seed=0) for one in (agent, loaded)))
+    for one in envs:
+        one.length = 10
+    agent.learn(1000)  # returns of other lengths do not compare
+    assert max(agent._engine.exploration.lengths) == 10
+    assert all(record.mean <= 10.0 for record in agent._engine.records)
 
 
 def test_random_actions_are_held_for_one_over_a_uniform_number_of_steps():
     agent = FittedQAgent(Toy(length=None, n_actions=50), seed=0, longest_hold=20).learn(12_000)
-    actions = rows(agent)[1][:-1, 0]
+    steps = rows(agent)[1]
+    actions = steps[steps[:, MARK] == GOES_ON, 0]
     lengths = np.diff(np.flatnonzero(np.diff(np.concatenate([[-1], actions, [-1]]))))
     # Some 2800 runs; one in fifty joins two decisions.
     for length in (2, 3, 5, 10, 20):

@@ -45,6 +45,8 @@ class FittedQAgent(Simplifiable, Agent):
     When returns fall far below the best, and the newest steps contradict older ones, the best
     policy is re-evaluated; if it fails, older steps are forgotten.
 
+    If no episode has ended in 1,000 steps, the steps between two fits, at least 300, count as one.
+
     Parameters
     ----------
     env : str, gymnasium.Env, gymnasium.vector.VectorEnv, or a pair of spaces

@@ -50,6 +50,8 @@ _CONSTANT_SHARE, _MAX_CONSTANTS = 0.05, 17  # of the steps; actions that are hel
 _MAX_VALUES = 10_000  # for states of several components, each of which is a cell
 _NEVER = 2**62  # steps
 _FIRST_ROWS = 256  # of each of several environments
+_ENDLESS = 1_000  # steps of an episode without any end before, after which it is divided
+_SEGMENT = 300  # steps, at least, that count as an episode then; returns are for so many
 
 _COUNTED = "n", "mean", "m2", "action"  # of a record
 
@@ -62,6 +64,7 @@ SCHEMA: dict[str, Member] = {
     "explored": whole("returns", "[-1, schemes)"),
     "scheme": whole("", "[-1, schemes)"),
     "uninterrupted": flags(),
+    "divided": flags(),
     "latest": whole("", "[-1, records)"),
     "confirming": whole("", "[-1, records)"),
     "confirmed": whole(),
@@ -165,6 +168,7 @@ class FittedEngine(Engine):
         self.exploration = exploration.Exploration(config)
         self._novelty: CellPolicy | None = None  # seeks what has seldom been done
         self._uninterrupted = True  # the running episode has been played with one policy
+        self._divided = False  # no episode ends: the steps between two fits count as one
         self._confirming: Record | None = None
         self._confirmed = 0  # steps spent on that
         self._constant: Record | None = None  # plays one action for the present episode
@@ -206,7 +210,7 @@ class FittedEngine(Engine):
     def begin_episode(self) -> None:
         """Abandon running episodes; their steps stay in the memory."""
         self.env_state.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
-        self._uninterrupted, self._constant = True, None
+        self._uninterrupted, self._constant = not self._divided, None
         self._open()
         self.leave_envs()
 
@@ -248,6 +252,11 @@ class FittedEngine(Engine):
     def _credit(self, total: float, length: int, playing: Playing) -> None:
         """Note an episode, to the credit of a policy if it was played with that alone."""
         self._ended_since_fit = True
+        if self._divided and length != _SEGMENT:  # some do end, whose returns are of other lengths
+            self._divided, self._latest = False, Record(self.newest)
+            self._forget_policies()
+            self.exploration.forget_all_but(0)
+            self.exploration.lengths, playing = [], replace(playing, record=None)
         self.exploration.add(total, length, playing.scheme)
         record, max_records = playing.record, self.config.kept_policies
         if record is None:
@@ -389,6 +398,7 @@ class FittedEngine(Engine):
 
         Also where newest returns and steps contradict older ones, which are forgotten if it fails.
         """
+        self._end_segment()
         if self._confirming:
             self._confirmed += self.state.new_steps
         doubtful = None
@@ -408,17 +418,34 @@ class FittedEngine(Engine):
             self.refit()
         else:  # play it again, without exploration
             self._confirming = doubtful
-            self._uninterrupted = self.env_state.episode_length == 0
+            self._uninterrupted = self._divided or self.env_state.episode_length == 0
             self._set_due(_CONFIRMING)
             self._open()
+        if self._divided:
+            self._draw_scheme()
+            self._several.playing = [self._playing] * self.n_envs
         self._replace_stale()
+
+    def _end_segment(self) -> None:
+        """Where no episode ends, count the steps since the last fit as one."""
+        lengths = [env_state.episode_length for env_state in self.env_states]
+        self._divided |= not self.exploration.lengths and max(lengths) >= _ENDLESS
+        if not self._divided or max(lengths) == 0:
+            return
+        for env in range(self.n_envs):
+            self._commit(env)
+        last = slice(self.env_state.last_row, self.env_state.last_row + 1)
+        self.memory.append(self.memory.observations[last], self.memory.steps[last], self.env_state)
+        mean = float(self._rewards()[-self.state.new_steps :].mean())
+        self._note_episode(_SEGMENT * mean, _SEGMENT)
 
     def _suspicious(self, best: Record, spread: float) -> bool:
         """Whether the latest returns are far below the best, and new steps contradict old ones."""
         rows, newest = self.memory.rows(self.env_state), self.state.new_steps
         going_on = self.memory.steps[:rows, MARK][-2 * newest :] == GOES_ON  # two rows each at most
         begin = int(np.flatnonzero(going_on)[-newest:][0])
-        now = Returns.latest(self.exploration.returns, int((~going_on[begin:]).sum()))
+        ended = 1 if self._divided else int((~going_on[begin:]).sum())
+        now = Returns.latest(self.exploration.returns, ended)
         return changes.far_below(now, best.returns, spread) and self._agreeing() > 0
 
     def _judge(self, before: Returns) -> None:
@@ -435,11 +462,14 @@ class FittedEngine(Engine):
         """Forget policies, their returns, and all but about ``kept`` of the newest steps."""
         n_episodes, n_steps = self.memory.forget(kept, self.env_state)
         self.exploration.forget_all_but(n_episodes)
-        self.records, self._confirming, self._confirmed = [], None, 0
-        self._constant, self._tried = None, 0
+        self._forget_policies()
         self.metric, self._novelty, self._placed = None, None, None
         self._values = None
         self._forgotten = self.state.steps - n_steps
+
+    def _forget_policies(self) -> None:
+        self.records, self._confirming, self._confirmed = [], None, 0
+        self._constant, self._tried, self._under_review = None, 0, None
         several = self._several  # whose running episodes are of policies that are forgotten
         several.playing = [replace(playing, record=None) for playing in several.playing]
 
@@ -501,7 +531,7 @@ class FittedEngine(Engine):
     def _install(self, found: Fit) -> None:
         self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
         self._latest, self._constant = Record(self.newest), None
-        self._uninterrupted = self.env_state.episode_length == 0
+        self._uninterrupted = self._divided or self.env_state.episode_length == 0
         self.env_state.held = 0
         self._explore_on(anew=False)
         self._set_due()
@@ -528,6 +558,7 @@ class FittedEngine(Engine):
         soon = max(int(part * max(_TABLE_SOONER * self.config.min_refit, _SOONER * share)), 1)
         if self._numbered and soon < self.exploration.mean_length:
             needed = latest = soon  # it then tries, within an episode, what it has not tried
+        latest = max(needed, _SEGMENT) if self._divided else latest
         self.state.assign({"needed": needed, "latest": latest, "new_steps": 0})
 
     # What is played.
@@ -613,6 +644,7 @@ class FittedEngine(Engine):
             "env_state": self.env_state.record.copy(),
             **self.exploration.arrays(),
             "uninterrupted": np.array(self._uninterrupted),
+            "divided": np.array(self._divided),
             "confirmed": np.array(self._confirmed),
             "constant": np.array(-1 if self._constant is None else self._constant.action),
             "tried": np.array(self._tried),
@@ -662,6 +694,7 @@ class FittedEngine(Engine):
         self._placed = Placed.from_arrays(cells) if cells else None
         self.exploration.restore(arrays)
         self._uninterrupted, self._ended_since_fit = bool(arrays["uninterrupted"]), True
+        self._divided = bool(arrays["divided"])
         for name in ("_confirmed", "_tried", "_forgotten", "_placed_at", "_n_fits"):
             setattr(self, name, int(arrays[name[1:]]))
         constant = int(arrays["constant"])
