@@ -30,6 +30,15 @@ def load_agent(path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> 
         If there is nothing.
     ValueError
         If the file is damaged, or of something else, or ``env`` has other spaces.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> agent = FittedQAgent("CartPole-v1", seed=0).learn(500)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     agent.save(folder)
+    ...     load_agent(folder).num_timesteps
+    500
     """
     kinds: dict[str, type[Agent]] = {
         kind.__name__: kind

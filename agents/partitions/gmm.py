@@ -47,6 +47,14 @@ class GMMPartition(BuiltIn):
     ``mixture_samples_per_cell`` samples for each component the mixture rests.
 
     ``settings`` are those of :class:`GMMSettings`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> cells = GMMPartition(mixture_components=9).prepare(2, rng)
+    >>> cells.start(rng.normal(size=(500, 2)))
+    >>> cells.observe(rng.normal(size=(100, 2))).shape
+    (9, 9)
     """
 
     Settings = GMMSettings

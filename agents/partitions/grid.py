@@ -50,6 +50,14 @@ class GridPartition(BuiltIn):
     ------
     ValueError
         If there are not as many bins or ranges as components, or more than 65,536 cells.
+
+    Examples
+    --------
+    >>> grid = GridPartition(bins=2, ranges=((0.0, 4.0),)).prepare(1, np.random.default_rng(0))
+    >>> grid.start(np.array([[1.0], [2.0]]))
+    >>> grid.codevectors
+    array([[1.],
+           [3.]])
     """
 
     Settings = GridSettings

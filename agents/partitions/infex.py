@@ -47,6 +47,17 @@ class InfexPartition(BuiltIn):
     ----------
     weights : ndarray, shape (n_cells,)
         Weights of the exemplars in the mixture; they sum to 1.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> cells = InfexPartition().prepare(1, rng)
+    >>> points = rng.choice([-2.0, 2.0], size=(500, 1)) + rng.normal(0.0, 0.1, size=(500, 1))
+    >>> cells.start(points)
+    >>> for row in range(0, 500, 100):
+    ...     lineage = cells.observe(points[row : row + 100])
+    >>> np.sort(cells.codevectors[:, 0]).round(0)
+    array([-2.,  2.])
     """
 
     Settings = InfexSettings

@@ -44,6 +44,14 @@ class SOMPartition(BuiltIn):
     ----------
     C. N. Mavridis, J. S. Baras, "Vector quantization for adaptive state aggregation in
     reinforcement learning", American Control Conference 2021, 2187-2192.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> cells = SOMPartition(map_shape=(3, 3)).prepare(2, rng)
+    >>> cells.start(rng.normal(size=(500, 2)))
+    >>> cells.observe(rng.normal(size=(100, 2))).shape
+    (9, 9)
     """
 
     Settings = SOMSettings

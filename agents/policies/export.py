@@ -133,6 +133,16 @@ def export_policy(
         often.
     ImportError
         If onnx is asked for and not installed.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from oda_rl.agents import TwoTimescaleAgent
+    >>> agent = TwoTimescaleAgent("CartPole-v1", seed=0).learn(2_000)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = export_policy(agent, f"{folder}/policy.h")
+    ...     "int oda_policy(const float obs[ODA_FEATURES])" in path.read_text()
+    True
     """
     if format is None:
         named = {suffix: name for name, suffix in SUFFIXES.items()}

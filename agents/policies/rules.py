@@ -369,6 +369,14 @@ class RulePolicy(Stored):
         ------
         ValueError
             For unknown components, or bounds that are not numbers in order.
+
+        Examples
+        --------
+        >>> scores = np.array([[0.0, 0.0, 0.0], [0.0, 6.0, 1.0]])
+        >>> rule = RulePolicy(scores, np.eye(2)[:, :, None], np.zeros((2, 2)))
+        >>> found = rule.prove({0: (0.1, 0.2), 1: (-0.5, 0.5)})
+        >>> found.occurs, found.never
+        ((1,), (0,))
         """
         components, known, between = self._words
         ends = checked_box(box, [components, without_units(components)], space)

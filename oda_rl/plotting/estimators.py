@@ -237,6 +237,12 @@ def plot_density(model: Any, X: npt.ArrayLike, *, ax: Axes | None = None) -> Axe
     ------
     TypeError
         If the model has no density.
+
+    Examples
+    --------
+    >>> from oda_rl import SGDGaussianMixture
+    >>> X = np.random.default_rng(0).normal(size=(300, 2))
+    >>> ax = plot_density(SGDGaussianMixture(4, random_state=0).fit(X), X)
     """
     if not hasattr(model, "score_samples"):
         raise TypeError(
