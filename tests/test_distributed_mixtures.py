@@ -119,7 +119,7 @@ def test_the_likelihood_is_that_of_the_best_of_several_starts():
         ours = DistributedGaussianMixture(n, covariance_type=kind, random_state=0)
         ours.fit(lazy(points))
         assert ours.score(points) > theirs - 0.02, name
-        after = 1e-9 if kind != "full" else 0.01  # a sample is added to full covariances
+        after = 1e-9 if kind != "full" else 1e-3  # little is added to full covariances
         assert ours.lower_bound_ == pytest.approx(ours.score(points), abs=after)
         assert ours.converged_
 

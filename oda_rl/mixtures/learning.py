@@ -165,10 +165,11 @@ def _end_period(mixture: Mixture, rules: Rules, progress: Progress) -> None:
 
 @one_thread()
 def shrunken(mixture: Mixture, n_samples: float, max_precision: float) -> Mixture:
-    """Add one sample with the mean covariance of all components to each full covariance.
+    """Add a sample with the mean covariance of all components to each full covariance.
 
     Else other samples would be extremely unlikely that vary where the few of a component do not:
-    this is the mode under a prior that is an inverse Wishart distribution.
+    this is the mode under a prior that is an inverse Wishart distribution. It weighs 1 if a
+    component has at most as many samples n as features d, else (d/n)²: with many it only harms.
     """
     shares = mixture.weights / mixture.weights.sum()
     values, axes = covariance_parts(mixture)
@@ -177,7 +178,8 @@ def shrunken(mixture: Mixture, n_samples: float, max_precision: float) -> Mixtur
     covariances = (axes.transpose(0, 2, 1) / values[:, None]) @ axes
     common = np.tensordot(shares, covariances, 1)
     counts = (n_samples * shares)[:, None, None]
-    values, vectors = np.linalg.eigh((counts * covariances + common) / (counts + 1.0))
+    prior = np.minimum(values.shape[1] / np.maximum(counts, 1.0), 1.0) ** 2
+    values, vectors = np.linalg.eigh((counts * covariances + prior * common) / (counts + prior))
     precisions = 1.0 / np.maximum(values, 1.0 / max_precision)
     turned = np.concatenate([vectors.transpose(0, 2, 1), mixture.axes[-1:]])
     return mixture._replace(

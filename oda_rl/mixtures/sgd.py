@@ -71,7 +71,7 @@ class SGDGaussianMixture(StreamingMixture):
         1/D_max² of the paper. An array has a floor for each feature, whose square roots are then
         the units of annealing and ``init_range``, too. None: 0.001 of the mean variance of the
         features that are not constant (of a stream, in its first 100 samples), 0.5 with
-        ``update="sgd"``; 1e-8 if covariances are full: one sample with their mean is added.
+        ``update="sgd"``; 1e-8 if covariances are full: at most a sample of their mean is added.
     init_range : float, default=0.1
         Means start uniformly within this distance of the first sample; ≥ 0. The unit is the root of
         the mean variance of the features; with ``update="sgd"`` that in which D_max² is 20.
