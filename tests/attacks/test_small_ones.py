@@ -126,8 +126,10 @@ def test_the_first_action_is_the_environments():
 
 @pytest.mark.parametrize("size", [1e149, 1e-150])
 def test_extreme_observations_do_not_overflow(size):
-    agent = quick_rule(Toy(lambda rng: size * rng.normal(size=2)), seed=0)
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        agent.learn(200)
-        assert np.isfinite(agent.codevectors).all()
+        usual, extreme = (
+            quick_rule(Toy(lambda rng, unit=unit: unit * rng.normal(size=2)), seed=0).learn(200)
+            for unit in (1.0, size)
+        )
+    np.testing.assert_allclose(extreme.codevectors / size, usual.codevectors, rtol=1e-9)
