@@ -297,6 +297,11 @@ def test_a_climb_of_60_episodes_begins_and_ends_with_a_known_rule_only_if_that_i
 def test_a_climb_of_few_episodes_ends_with_zeros_unless_it_is_better(pays):
     env = gym.wrappers.TransformReward(Follow(), lambda reward: pays * reward)
     assert climbed(env, 800)[0].output.any() == (pays == 1.0)
+    if pays == 0.0:
+        agent = ModelAgent(Plain(env), seed=0, **QUICK)
+        agent._real.reason = "it is a test"
+        with pytest.warns(UserWarning, match="no rule better than zeros found in"):
+            agent.learn(800)
 
 
 @pytest.mark.parametrize("pays", [0.0, 1.0])

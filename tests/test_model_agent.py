@@ -91,7 +91,6 @@ def test_vectors_of_rules_decide_as_the_rules_do(boxed, n):
 
 def test_a_cell_that_no_episode_visits_is_dropped():
     rules = ModelAgent("Pendulum-v1", seed=91_008, **QUICK).learn(400)._engine.rules
-    assert len(rules.candidates[0].scores) == 1  # as the first search is of one cell
     scores = np.array([[0.0, 0.0, 0.0, 0.0], [-9.0, 1.0, 0.0, 0.0]])  # |cos θ| <= 1
     outputs = np.random.default_rng(0).normal(size=(2, 1, 4))
     assert len(rules._simplified(rules._imagination(), (scores, outputs))[0]) == 1
@@ -286,9 +285,14 @@ def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch, ta
     np.testing.assert_array_equal(loaded.predict(observation)[0], agent.predict(observation)[0])
 
 
-def test_few_steps_are_too_few_to_judge_a_world_twice(distrustful, monkeypatch):
+def test_few_steps_are_too_few_to_judge_a_world_twice(distrustful, monkeypatch, tmp_path):
     monkeypatch.setattr(fallback, "_JUDGED_FIRST", 3000)
-    assert ModelAgent("CartPole-v1", seed=0, **QUICK).learn(900).distrust is None
+    agent = ModelAgent("CartPole-v1", seed=0, **QUICK)
+    with pytest.warns(UserWarning, match="it is a test.: real returns chose the rule"):
+        agent.learn(900)
+    assert (agent._real.reason, agent.distrust) == (None, "it is a test")
+    agent.save(tmp_path / "a.zip")
+    assert ModelAgent.load(tmp_path / "a.zip").distrust == "it is a test"
 
 
 def test_no_rule_is_distilled_for_a_grid_of_torques(distrustful):
@@ -296,7 +300,8 @@ def test_no_rule_is_distilled_for_a_grid_of_torques(distrustful):
     with pytest.warns(UserWarning, match="it is a test"):
         agent.learn(3000)
     assert agent._real.rule is None
-    assert {agent.predict(one)[0][0] for one in agent.recent[::50]} == {-2.0, 0.0, 2.0}
+    torques = {agent.predict(one)[0][0] for one in agent.recent[::50]}
+    assert {-2.0, 2.0} <= torques <= {-2.0, 0.0, 2.0}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Box2D

@@ -126,7 +126,7 @@ def race(
     return Raced(incumbent, returns, seeds)
 
 
-def better_by(ours: list[float] | FloatArray, theirs: list[float] | FloatArray) -> float:
+def better_by(ours: list[float], theirs: list[float]) -> float:
     """Return by how many standard errors paired returns are better; 0 for fewer than two."""
     if len(ours) < 2:
         return 0.0
@@ -254,7 +254,6 @@ _OFFSET = 0.5  # standard deviation of the offsets of random rules
 _SAME, _EQUAL = 1e-9, 0.75  # if that share of rules is equally good, a search is over
 _LONGEST = 4  # times as many generations, while returns grow
 _WINDOW, _PROGRESS = 8, 0.01  # generations in which returns must grow by that share
-_MIN_FINAL_STARTS = 144  # as affine actions may fail from rare starts
 _WIDE = 12  # more generations from visited states, of rules that are perfect from the starts
 
 
@@ -319,8 +318,7 @@ def search(
             if settled and (at_most or generation >= effort.generations):
                 break
     finalists = np.array([climber.mean, *old])
-    n_starts = max(3 * effort.starts, where.coding.boxed * _MIN_FINAL_STARTS)
-    final = where.means(finalists, n_starts, explore)
+    final = where.means(finalists, 3 * effort.starts, explore)
     final[0] += 1e-6 * abs(final[0])
     best = int(np.argmax(final))
     if best > 0:

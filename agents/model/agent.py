@@ -43,8 +43,7 @@ class ModelAgent(Simplifiable, Agent):
        rewards are a linear law, terminations half-spaces or a sparse quadratic classifier.
     2. It searches for a rule in imagined episodes: K affine scores of the observation, of which the
        highest chooses the action; CMA-ES from the best of random, known and, for continuous
-       actions, linear-quadratic rules. For these, every other search is of one affine cell; more
-       must return more by a standard error. Cells, numbers, digits that do not matter are dropped.
+       actions, linear-quadratic rules. Cells, numbers and digits that do not matter are dropped.
        While all returns are equal, or a rule avoids all cost of actions, it searches for novelty.
     3. It plays the rule in complete episodes, from which the next world is learned.
 
@@ -204,7 +203,7 @@ class ModelAgent(Simplifiable, Agent):
         never push left where cart position < -1
         """
         self._rule("constrain")
-        if self.distrust is not None:
+        if self._real.reason is not None:
             raise ValueError(
                 "constrain: the agent does not trust its world, and improves rules in the real "
                 "environment, where clauses are not supported"
@@ -263,8 +262,8 @@ class ModelAgent(Simplifiable, Agent):
 
     @property
     def distrust(self) -> str | None:
-        """Why the agent learns without its model; None if it trusts the model."""
-        return self._real.reason
+        """Why the agent does not trust its model, or learns without it; None if it trusts it."""
+        return self._real.reason or self._real.doubt
 
     @property
     def models_laws(self) -> bool:

@@ -80,6 +80,7 @@ class Fallback:
     """Judges the world while an agent learns, and takes over where it is not trusted."""
 
     reason: str | None = None  # why it has taken over; None if it has not
+    doubt: str | None = None  # why the world is not trusted after all steps, though it has not
     rule: RulePolicy | None = None
     climb: Climb | None = None  # the climb to an affine rule, once it has taken over
     fitted: FittedQAgent | None = None  # the agent that learns values, once it has taken over
@@ -116,8 +117,8 @@ class Fallback:
                 yield steps, episodes
                 if self.reason is not None:
                     break
-            if self.reason is None and n > 0 and not _fulfilled(agent._engine):
-                self._distrusted = max(self._distrusted, 1)  # real returns decide between rules
+            if self.reason is None and agent.models_laws:
+                self._judge_at_end(agent)
         if not run.over:
             many = run.total - run.steps >= _MIN_LEFT or n > _MAX_COMPONENTS
             new = n > 0 and many and self.fitted is None
@@ -150,14 +151,20 @@ class Fallback:
             self.reason = trust.reason if self._distrusted >= _MAX_DISTRUSTED else None
             if not trust and agent.interface.n_components > 0 and left >= _MIN_LEFT:
                 agent._engine.postpone(self._judged_at - agent.num_timesteps)
-        if self.reason is None:
-            return
-        hint = "; FittedQAgent may need fewer steps" if agent.interface.box is None else ""
-        warnings.warn_explicit(
-            f"the learned world is not trusted ({self.reason}): learning goes on in the real "
-            f"environment alone{hint}",
-            UserWarning, "ModelAgent", 0,
-        )  # fmt: skip  # without a line of source code, which would say nothing
+        if self.reason is not None:
+            hint = "; FittedQAgent may need fewer steps" if agent.interface.box is None else ""
+            said = f"learning goes on in the real environment alone{hint}"
+            _warn(f"the learned world is not trusted ({self.reason}): {said}")
+
+    def _judge_at_end(self, agent: "ModelAgent") -> None:
+        """Judge the world once more where it was not trusted; warn if it is not now."""
+        trust = _fulfilled(agent._engine)
+        if agent.interface.n_components > 0 and not trust:
+            self._distrusted = max(self._distrusted, 1)  # real returns decide between rules
+        trust = trust and agent.world.trust if self._distrusted else Trust(True, "")
+        self.doubt = None if trust else trust.reason
+        if self.doubt is not None:
+            _warn(f"the learned world is not trusted ({self.doubt}): real returns chose the rule")
 
     def _really(
         self, env: Any, engine: "ModelEngine", run: TrainingRun, rng: np.random.Generator
@@ -232,6 +239,8 @@ class Fallback:
             elif climb.decides and competes:
                 self.reason = _WINS
             yield run.steps, episodes
+        if not (climb.loses or climb.output.any()):
+            _warn(f"no rule better than zeros found in {budgeted.steps:,} steps: learn for longer")
 
     def _distilling(
         self, budgeted: BudgetedEnv, fitted: FittedQAgent, rng: np.random.Generator
@@ -298,8 +307,9 @@ class Fallback:
     def to_file(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return metadata and arrays for a file."""
         metadata: dict[str, Any] = {
-            "reason": self.reason, "judged_at": self._judged_at, "distrusted": self._distrusted,
-            "rewards_only": self._rewards_only, "rule_return": self._rule_return,
+            "reason": self.reason, "doubt": self.doubt, "judged_at": self._judged_at,
+            "distrusted": self._distrusted, "rewards_only": self._rewards_only,
+            "rule_return": self._rule_return,
         }  # fmt: skip
         arrays: dict[str, Array] = {}
         if self.fitted is not None:
@@ -316,12 +326,12 @@ class Fallback:
     def from_file(cls, metadata: Any, arrays: dict[str, Array], interface: Interface) -> "Fallback":
         """Restore what :meth:`to_file` returned, or raise InvalidFileError."""
         require(isinstance(metadata, dict), "real is missing")
-        keys = ("reason", "judged_at", "distrusted", "rewards_only", "rule_return")
+        keys = ("reason", "doubt", "judged_at", "distrusted", "rewards_only", "rule_return")
         require(metadata.keys() - {"fitted"} == set(keys), f"real must hold {keys}")
-        reason, judged_at, distrusted, rewards_only, returned = (metadata[key] for key in keys)
-        right = reason is None or (isinstance(reason, str) and len(reason) <= 1000)
+        reason, doubt, judged_at, distrusted, rewards_only, mean = (metadata[key] for key in keys)
+        right = all(s is None or (type(s) is str and len(s) <= 1000) for s in (reason, doubt))
         right &= all(type(n) is int and 0 <= n < 2**53 for n in (judged_at, distrusted))
-        right &= returned is None or (type(returned) is float and math.isfinite(returned))
+        right &= mean is None or (type(mean) is float and math.isfinite(mean))
         require(right and isinstance(rewards_only, bool), f"real is {metadata!r}"[:300])
         names = ("rule_", "fitted_", "climb_")
         own, learned, climbed = parts = [within(arrays, name) for name in names]
@@ -339,7 +349,12 @@ class Fallback:
             fitted = kind._from_file(metadata["fitted"], learned)
             require(fitted.interface.n_features == d, "real.fitted is of other observations")
             fitted._env_seeded = True  # it has learned in its environment
-        return cls(reason, rule, climb, fitted, judged_at, distrusted, rewards_only, returned)
+        return cls(reason, doubt, rule, climb, fitted, judged_at, distrusted, rewards_only, mean)
+
+
+def _warn(text: str) -> None:
+    """Warn without a line of source code, which would say nothing."""
+    warnings.warn_explicit(text, UserWarning, "ModelAgent", 0)
 
 
 def _modelled(agent: "ModelAgent", left: int) -> float:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.base.progress import report_work
 from oda_rl.agents.distilling.coding import Coding, GradedCoding, degrees_of
-from oda_rl.agents.distilling.search import Effort, Imagination, better_by, search
+from oda_rl.agents.distilling.search import Effort, Imagination, search
 from oda_rl.agents.distilling.simplifying import MAX_SIMPLIFIED, Rule, simplified
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.model.experience import Candidate, Memory, Outcomes, values
@@ -103,14 +103,10 @@ class Planner:
         where = self._imagination()
         graded = self._graded(where.coding)
         fresh = self.searches % _FRESH_EVERY == 0 or (graded is not None and not known)
-        rules, cells = [one.rule for one in known], where.coding
-        coarse = self._boxed and self.searches % 2 == 1 and not explore  # more cells begin from one
-        if coarse:
-            where.coding = replace(cells, n_cells=1)
-            rules = [self._frequent(rule)[0] for rule in rules]
+        rules = [one.rule for one in known]
         if self._boxed:
             rules += linear_quadratic_rules(seen, self.learned.at, rewarded=True)
-        effort = self._effort(self.searches % _FRESH_EVERY == 2 and not explore, coarse)
+        effort = self._effort(fine=self.searches % _FRESH_EVERY == 2 and not explore)
         if fresh and not explore and self._ends_save_costs():
             costless = where.from_lowest_reward()
             rules.append(search(costless, (), False, True, effort, self.rng, graded)[:2])
@@ -119,7 +115,6 @@ class Planner:
         for again in range(0 if explore else _MAX_REPEATS):
             if not self._falls_short(promised):
                 break
-            where.coding = cells
             rules, effort = [*rules[: len(known)], (scores, outputs)], self._effort(again % 2 == 0)
             found = search(where, rules, False, again % 2 == 1, effort, self.rng)
             scores, outputs, promised = found
@@ -132,12 +127,6 @@ class Planner:
         for one in known:
             if one.scores is scores:
                 return one
-        rivals = [one for one in known if (len(one.scores) > 1) == coarse and self._boxed]
-        for rival in rivals[: 0 if explore else 1]:  # more cells than one have to pay
-            pair = (rival.rule, (scores, outputs))[:: 1 if coarse else -1]
-            starts = self.draw_starts(_FINAL_STARTS)
-            if (better_by(*(where.returns_of(one, starts) for one in pair)) > 1.0) == coarse:
-                return rival
         if not explore and self.config.simplify:
             scores, outputs = self._simplified(where, (scores, outputs))
         return Candidate(scores, outputs, promised=promised, clauses=self.clauses)
@@ -287,12 +276,12 @@ class Planner:
         masks = shares == shares.max(), shares > _RARE
         return [rule if kept.all() else (rule[0][kept], rule[1][kept]) for kept in masks]
 
-    def _effort(self, fine: bool, coarse: bool = False) -> Effort:
+    def _effort(self, fine: bool) -> Effort:
         config, lengths = self.config, self.outcomes.lengths
         more = max(round(_SHORT / float(np.mean(lengths))), 1) if lengths else 1
         return Effort(
-            generations=config.generations, population=max(config.population // (1 + coarse), 4),
-            starts=config.starts * more * (1 + fine) * (1 + coarse), sigma=0.1 if fine else 0.4,
+            generations=config.generations, population=config.population,
+            starts=config.starts * more * (2 if fine else 1), sigma=0.1 if fine else 0.4,
         )  # fmt: skip
 
     def _ends_save_costs(self) -> bool:

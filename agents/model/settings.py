@@ -39,8 +39,8 @@ class ModelConfig(Checked):
     from truncated episodes: at most ten times the longest episode, and at least twice (to 400)."""
 
     continuous_cells: Annotated[int, within("[1, 100]")] = 4
-    """Maximum number of cells of a rule for each component of a continuous action, which is affine
-    in each; from 1 to 100."""
+    """Cells of a rule for each component of a continuous action, which is affine in each;
+    from 1 to 100."""
 
     action_bins: Annotated[int | None, or_none(within("[2, 1000]"))] = None
     """Values of each component of a continuous action, if discretised; from 2 to 1000."""

@@ -488,7 +488,7 @@ def _report(
     if isinstance(agent, agents.ModelAgent) and agent.scale_ is not None:
         hint = f"; 'oda-rl explain {options.folder}' prints it" if has_state_table(agent) else ""
         console.print(f"the rule: {agent.rules()}{hint}")
-        if agent.distrust is not None:
+        if agent._real.reason is not None:
             said = f"learning continued without the model: {agent.distrust}"
             fewer = "; --algo fitted may need fewer steps" if agent.interface.box is None else ""
             console.print(f"{said}{fewer}")
