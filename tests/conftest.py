@@ -161,6 +161,17 @@ def small_agent(tmp_path_factory):
 
 
 @pytest.fixture
+def reloaded(tmp_path):
+    """Save a model or an agent, and return what is loaded from the file."""
+
+    def reload(model, *arguments, **options):
+        model.save(tmp_path / "model.zip")
+        return type(model).load(tmp_path / "model.zip", *arguments, **options)
+
+    return reload
+
+
+@pytest.fixture
 def changed(tmp_path):
     """Write a file with other metadata or arrays, and valid checksums, and return its path."""
 

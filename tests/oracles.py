@@ -495,18 +495,15 @@ def distance_to_another_action(diagram, actions, x, scale, rng, starts=3):
         rows = np.delete(diagram, k, axis=0) - diagram[k]  # not negative in cell k
         normals, offsets = rows[:, 1:] / scale, rows[:, 0] + rows[:, 1:] @ x
         for _ in range(starts):
+            inside = {
+                "type": "ineq",
+                "fun": lambda z, normals=normals, offsets=offsets: offsets + normals @ z,
+                "jac": lambda z, normals=normals: normals,
+            }
             found = minimize(
-                lambda z: z @ z,
-                rng.normal(size=len(x)),
-                jac=lambda z: 2.0 * z,
-                constraints={
-                    "type": "ineq",
-                    "fun": lambda z, normals=normals, offsets=offsets: offsets + normals @ z,
-                    "jac": lambda z, normals=normals: normals,
-                },
-                method="SLSQP",
-                options={"ftol": 1e-14, "maxiter": 500},
-            )
+                lambda z: z @ z, rng.normal(size=len(x)), jac=lambda z: 2.0 * z, method="SLSQP",
+                constraints=inside, options={"ftol": 1e-14, "maxiter": 500},
+            )  # fmt: skip
             if (offsets + normals @ found.x).min() > -1e-7:
                 best = min(best, np.sqrt(found.fun))
     return best

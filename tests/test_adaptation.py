@@ -134,14 +134,10 @@ def test_observations_of_other_spaces_are_refused(space, wrong, why):
 
 @pytest.mark.parametrize(
     "space",
-    [
-        MIXED,
-        spaces.Discrete(4, start=-2),
-        spaces.MultiDiscrete([[2, 3], [4, 1]], start=[[1, 0], [0, 2]]),
-        spaces.MultiBinary([2, 2]),
-        spaces.Box(np.float32([-1, -np.inf]), np.float32([0.1, 2.0])),
-    ],
-)
+    [MIXED, spaces.Discrete(4, start=-2),
+     spaces.MultiDiscrete([[2, 3], [4, 1]], start=[[1, 0], [0, 2]]), spaces.MultiBinary([2, 2]),
+     spaces.Box(np.float32([-1, -np.inf]), np.float32([0.1, 2.0]))],
+)  # fmt: skip
 def test_spaces_survive_json(space):
     native = Native(space, spaces.Box(-2.0, 2.0, (1,)), 3)
     assert Native.from_json(json.loads(json.dumps(native.to_json()))) == native

@@ -25,17 +25,14 @@ all_kinds = pytest.mark.parametrize("kind", [*KINDS, ModelAgent])
 
 @pytest.mark.parametrize(
     ("kind", "env_id", "config"),
-    [
-        (TwoTimescaleAgent, CARTPOLE, {}),
-        (TwoTimescaleAgent, BARTO, {"trace_decay": 0.0, "max_cells": 20}),
-        (TwoTimescaleAgent, BARTO, {"metric": "std"}),
-        (TwoTimescaleAgent, BARTO, {"metric": MATRIX}),
-        (TwoTimescaleAgent, BARTO, {"observe_every": 1, "warmup_steps": 2000, "hold": 1}),
-        (FittedQAgent, CARTPOLE, {}),
-        (FittedQAgent, BARTO, {"metric": "std", "trace_decay": 0.0, "longest_hold": 1}),
-        (FittedQAgent, CARTPOLE, {"max_transitions": 700, "kept_policies": 3, "exploration": 2.0}),
-    ],
-)
+    [(TwoTimescaleAgent, CARTPOLE, {}),
+     (TwoTimescaleAgent, BARTO, {"trace_decay": 0.0, "max_cells": 20}),
+     (TwoTimescaleAgent, BARTO, {"metric": "std"}), (TwoTimescaleAgent, BARTO, {"metric": MATRIX}),
+     (TwoTimescaleAgent, BARTO, {"observe_every": 1, "warmup_steps": 2000, "hold": 1}),
+     (FittedQAgent, CARTPOLE, {}),
+     (FittedQAgent, BARTO, {"metric": "std", "trace_decay": 0.0, "longest_hold": 1}),
+     (FittedQAgent, CARTPOLE, {"max_transitions": 700, "kept_policies": 3, "exploration": 2.0})],
+)  # fmt: skip
 def test_fused_and_python_loop_give_the_same_bits(kind, env_id, config, monkeypatch):
     monkeypatch.setattr(OnlineEngine, "steps_before_loop", 777)  # then the compiled loop goes on
     monkeypatch.setattr(loops, "is_compiled", lambda loop: False)
@@ -54,14 +51,10 @@ def test_fused_and_python_loop_give_the_same_bits(kind, env_id, config, monkeypa
 
 @pytest.mark.parametrize(
     ("kind", "env_id", "steps", "settings"),
-    [
-        (TwoTimescaleAgent, BARTO, 2000, {}),
-        (TwoTimescaleAgent, "Pendulum-v1", 2500, {"max_cells": 40}),
-        (FittedQAgent, BARTO, 2000, {}),
-        (CodevectorAgent, "Pendulum-v1", 1500, {}),
-        (ModelAgent, "MountainCar-v0", 600, OFTEN),
-    ],
-)
+    [(TwoTimescaleAgent, BARTO, 2000, {}),
+     (TwoTimescaleAgent, "Pendulum-v1", 2500, {"max_cells": 40}), (FittedQAgent, BARTO, 2000, {}),
+     (CodevectorAgent, "Pendulum-v1", 1500, {}), (ModelAgent, "MountainCar-v0", 600, OFTEN)],
+)  # fmt: skip
 def test_a_loop_of_ones_own_gives_the_same_bits(kind, env_id, steps, settings):
     learned, agent = (kind(env_id, seed=5, **settings) for _ in range(2))
     play(agent, Reused(gym.make(env_id)), steps, seed=agent.draw_env_seed())
@@ -249,6 +242,10 @@ def test_update_needs_act(kind):
         agent.act(np.zeros(4))
         with pytest.raises(ValueError, match="action is .*from 0 to 1"):
             agent.update(np.zeros(4), action, 1.0, np.zeros(4), False, False)
+    for reward in (None, np.ones(2), "much"):
+        agent.act(np.zeros(4))
+        with pytest.raises(ValueError, match="reward is .*one number"):
+            agent.update(np.zeros(4), 0, reward, np.zeros(4), False, False)
 
 
 @kinds
@@ -318,12 +315,10 @@ def test_bad_settings(kind):
 @all_kinds
 def test_unknown_settings_are_answered(kind):
     for name, answer in (
-        ("discount", "it is called gamma"),
-        ("action_bin", "did you mean action_bins"),
+        ("discount", "it is called gamma"), ("action_bin", "did you mean action_bins"),
         ("learning_rate", "TwoTimescaleAgent has step_size"),
-        ("verbose", "learn.progress_bar=True."),
-        ("nonsense", "it has .*action_bins"),
-    ):
+        ("verbose", "learn.progress_bar=True."), ("nonsense", "it has .*action_bins")
+    ):  # fmt: skip
         with pytest.raises(TypeError, match=f"{name} is no setting of {kind.__name__}: {answer}"):
             kind(CARTPOLE, **{name: 0.5})
 

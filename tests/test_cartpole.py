@@ -85,10 +85,8 @@ def test_bad_action(action):
 
 def test_bad_friction():
     for name, value in (
-        ("friction_cart", -0.1),
-        ("friction_pole", np.nan),
-        ("friction_cart", np.inf),
-    ):
+        ("friction_cart", -0.1), ("friction_pole", np.nan), ("friction_cart", np.inf)
+    ):  # fmt: skip
         with pytest.raises(ValueError, match=f"{name} is .*at least 0"):
             BartoCartPoleEnv(**{name: value})
 

@@ -57,16 +57,10 @@ def test_many_points_are_evaluated_as_each_by_itself(n_nearest, n_cells, d, n_ac
 
 @pytest.mark.parametrize(
     ("values", "equals"),
-    [
-        ([1.0, 2.0, 2.0, -5.0], [1, 2]),
-        ([2.0, 2.0 - 1e-10, 2.0 - 1e-8], [0, 1]),
-        ([-2e9, -2e9 - 1.0, -2e9 - 100.0], [0, 1]),
-        ([0.0, 0.0, 0.0], [0, 1, 2]),
-        ([-3.0, -1.0], [1]),
-        ([0.0, -1e-300], [0]),
-        ([7.0], [0]),
-    ],
-)
+    [([1.0, 2.0, 2.0, -5.0], [1, 2]), ([2.0, 2.0 - 1e-10, 2.0 - 1e-8], [0, 1]),
+     ([-2e9, -2e9 - 1.0, -2e9 - 100.0], [0, 1]), ([0.0, 0.0, 0.0], [0, 1, 2]), ([-3.0, -1.0], [1]),
+     ([0.0, -1e-300], [0]), ([7.0], [0])],
+)  # fmt: skip
 def test_ties_are_broken_evenly_by_the_number_that_is_given(values, equals):
     room = np.array([*values, 99.0])
     uniforms = (np.arange(600) + 0.5) / 600

@@ -28,15 +28,10 @@ def drawn(rng, one, noise):
 
 @pytest.mark.parametrize(
     "function",
-    [
-        lambda x, y: x + 2.0 * y - 1.0,
-        lambda x, y: x * y,
-        lambda x, y: x * x - y * x,
-        lambda x, y: certifying.sine_and_cosine(x)[0] * certifying.sine_and_cosine(y)[1],
-        lambda x, y: (1.0 - x) / (y * y + 4.0),
-        lambda x, y: -x * 3.0,
-    ],
-)
+    [lambda x, y: x + 2.0 * y - 1.0, lambda x, y: x * y, lambda x, y: x * x - y * x,
+     lambda x, y: certifying.sine_and_cosine(x)[0] * certifying.sine_and_cosine(y)[1],
+     lambda x, y: (1.0 - x) / (y * y + 4.0), lambda x, y: -x * 3.0],
+)  # fmt: skip
 def test_affine_forms_enclose_and_are_not_much_wider(function):
     rng = np.random.default_rng(0)
     x, y = forms(rng), forms(rng)

@@ -6,7 +6,7 @@ import pytest
 from environments import QUICK
 from gymnasium.wrappers import TransformObservation
 
-from oda_rl.agents import ModelAgent, load_agent
+from oda_rl.agents import ModelAgent
 from oda_rl.agents.worlds import quality
 from oda_rl.agents.worlds.coordinates import noise_among, read
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
@@ -95,12 +95,11 @@ def noisy_pole():
 
 
 @pytest.mark.slow
-def test_a_pole_is_balanced_behind_noise_and_comes_back_from_a_file(tmp_path):
+def test_a_pole_is_balanced_behind_noise_and_comes_back_from_a_file(reloaded):
     agent = ModelAgent(noisy_pole(), seed=0).learn(400)
     assert agent._engine.planner.learned.at.ignored.sum() >= 6
     assert agent.evaluate(5, seed=1).mean() > 450.0
-    agent.save(tmp_path / "agent.zip")
-    back = load_agent(tmp_path / "agent.zip", env=noisy_pole())
+    back = reloaded(agent, env=noisy_pole())
     one, other = (a._engine.state_arrays() for a in (agent, back))
     for name, array in one.items():
         np.testing.assert_array_equal(array, other[name], err_msg=name)

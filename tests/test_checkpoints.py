@@ -67,13 +67,10 @@ def test_learning_after_a_load_is_the_same_as_going_on(name, tmp_path):
 
 @pytest.mark.parametrize(
     "make",
-    [
-        lambda: gym.make("FrozenLake-v1"),
-        lambda: Exploring(gym.make(BARTO), 0.1),
-        lambda: gym.make_vec(BARTO, 3),
-    ],
+    [lambda: gym.make("FrozenLake-v1"), lambda: Exploring(gym.make(BARTO), 0.1),
+     lambda: gym.make_vec(BARTO, 3)],
     ids=["no dynamics", "a wrapper that draws", "several"],
-)
+)  # fmt: skip
 def test_environments_without_a_state_continue_from_a_reset(make, tmp_path):
     file = tmp_path / "checkpoint.zip"
     with stopped_after(4), pytest.raises(Stopped):

@@ -344,13 +344,10 @@ def test_an_environment_in_a_module(tmp_path, monkeypatch, capsys):
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [
-        ("env_id", "evil_module:CartPole-v1"),
-        ("env_spec", None),
-        ("env_spec", {"module": "evil_module", "id": "There-v0"}),
-        ("env_spec", {"kwargs": {"command": "rm"}, "id": "Unknown-v0"}),
-    ],
-)
+    [("env_id", "evil_module:CartPole-v1"), ("env_spec", None),
+     ("env_spec", {"module": "evil_module", "id": "There-v0"}),
+     ("env_spec", {"kwargs": {"command": "rm"}, "id": "Unknown-v0"})],
+)  # fmt: skip
 def test_a_configuration_imports_nothing(name, value, short_run, tmp_path, capsys):
     config = json.loads((short_run / "config.json").read_text())
     config["env_id"] = "evil_module:There-v0"

@@ -91,17 +91,11 @@ def test_actions_are_within_the_box_in_its_own_precision(low, high):
 
 @pytest.mark.parametrize(
     "space",
-    [
-        spaces.Discrete(3),
-        spaces.MultiBinary(2),
-        spaces.Box(-np.inf, np.inf, (1,)),
-        spaces.Box(0.0, np.inf, (1,)),
-        spaces.Box(0, 9, (2,), np.int64),
-        spaces.Box(0.0, 1.0, (0,)),
-        spaces.Box(0.0, 1.0, (1,), np.float16),
-    ],
+    [spaces.Discrete(3), spaces.MultiBinary(2), spaces.Box(-np.inf, np.inf, (1,)),
+     spaces.Box(0.0, np.inf, (1,)), spaces.Box(0, 9, (2,), np.int64), spaces.Box(0.0, 1.0, (0,)),
+     spaces.Box(0.0, 1.0, (1,), np.float16)],
     ids=str,
-)
+)  # fmt: skip
 def test_other_actions_are_refused(space):
     env = Aim([[0.5]])
     env.action_space = space

@@ -255,15 +255,12 @@ def test_a_run_says_why_it_failed():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        (["--env-id", "Nonsense-v0"], "env_id is 'Nonsense-v0'"),
-        (["--env-id", "Pendulum-v1"], "whose action_space is Box("),
-        (["--env-id", "CliffWalking-v1"], "whose observation_space is Discrete("),
-        (["--total-timesteps", "0"], "total_timesteps is 0"),
-        (["--threshold", "nan"], "threshold is nan"),
-        (["--workers", "0"], "workers is 0"),
-    ],
-)
+    [(["--env-id", "Nonsense-v0"], "env_id is 'Nonsense-v0'"),
+     (["--env-id", "Pendulum-v1"], "whose action_space is Box("),
+     (["--env-id", "CliffWalking-v1"], "whose observation_space is Discrete("),
+     (["--total-timesteps", "0"], "total_timesteps is 0"),
+     (["--threshold", "nan"], "threshold is nan"), (["--workers", "0"], "workers is 0")],
+)  # fmt: skip
 def test_bad_input(arguments, message, tmp_path, capsys):
     out = tmp_path / "x"
     assert main(["compare", *arguments, "--out", str(out)]) == 2

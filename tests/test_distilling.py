@@ -308,18 +308,15 @@ def test_a_model_of_stable_baselines_is_a_teacher():
 
 @pytest.mark.parametrize(
     ("changes", "error", "message"),
-    [
-        ({"n_cells": 1}, ValueError, "n_cells is 1: it must be at least 2"),
-        ({"n_cells": 2.5}, ValueError, "n_cells is 2.5"),
-        ({"steps": 99}, ValueError, "steps is 99: it must be at least 100"),
-        ({"policy": 3}, TypeError, "policy is 3: it must be an agent"),
-        ({"policy": lambda x: 7}, ValueError, "action is"),
-        ({"env": 3}, TypeError, "env is 3"),
-        ({"env": "Nowhere-v0"}, ValueError, "Nowhere"),
-        ({"env": "MountainCar-v0", "policy": UPRIGHT}, ValueError, "observations of 4 components"),
-        ({"env": "Acrobot-v1", "policy": UPRIGHT}, ValueError, "observations of 4 components"),
-    ],
-)
+    [({"n_cells": 1}, ValueError, "n_cells is 1: it must be at least 2"),
+     ({"n_cells": 2.5}, ValueError, "n_cells is 2.5"),
+     ({"steps": 99}, ValueError, "steps is 99: it must be at least 100"),
+     ({"policy": 3}, TypeError, "policy is 3: it must be an agent"),
+     ({"policy": lambda x: 7}, ValueError, "action is"), ({"env": 3}, TypeError, "env is 3"),
+     ({"env": "Nowhere-v0"}, ValueError, "Nowhere"),
+     ({"env": "MountainCar-v0", "policy": UPRIGHT}, ValueError, "observations of 4 components"),
+     ({"env": "Acrobot-v1", "policy": UPRIGHT}, ValueError, "observations of 4 components")],
+)  # fmt: skip
 def test_bad_input(changes, error, message):
     given = {"policy": upright, "env": "CartPole-v1", "n_cells": 2, "steps": 1000, **changes}
     with pytest.raises(error, match=message):

@@ -104,13 +104,9 @@ def test_points_outside_the_domain(divergence, points, message):
 
 @pytest.mark.parametrize(
     ("matrix", "message"),
-    [
-        ([[1.0, 2.0]], "square"),
-        ([[np.nan]], "finite"),
-        ([[1.0, 2.0], [0.0, 1.0]], "symmetric"),
-        ([[1.0, 2.0], [2.0, 1.0]], "positive definite, got one with eigenvalue -1"),
-    ],
-)
+    [([[1.0, 2.0]], "square"), ([[np.nan]], "finite"), ([[1.0, 2.0], [0.0, 1.0]], "symmetric"),
+     ([[1.0, 2.0], [2.0, 1.0]], "positive definite, got one with eigenvalue -1")],
+)  # fmt: skip
 def test_matrices_that_are_no_metric(matrix, message):
     with pytest.raises(ValueError, match=message):
         Mahalanobis(matrix)

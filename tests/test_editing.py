@@ -185,13 +185,10 @@ def test_where_all_of_its_cells_are_forbidden_a_rule_does_something_else():
 
 @pytest.mark.parametrize(
     ("text", "row"),
-    [
-        ("pole angle > .1", [[-0.1, 0, 0, 1, 0]]),
-        ("pole angle (rad) < 0.1", [[0.1, 0, 0, -1, 0]]),
-        ("6*x[2] + 2·angular velocity - 1e-3 > x[0]", [[-1e-3, -1, 0, 6, 2]]),
-        ("-x[2] > -1 and x[0] < 2", [[1, 0, 0, -1, 0], [2, -1, 0, 0, 0]]),
-    ],
-)
+    [("pole angle > .1", [[-0.1, 0, 0, 1, 0]]), ("pole angle (rad) < 0.1", [[0.1, 0, 0, -1, 0]]),
+     ("6*x[2] + 2·angular velocity - 1e-3 > x[0]", [[-1e-3, -1, 0, 6, 2]]),
+     ("-x[2] > -1 and x[0] < 2", [[1, 0, 0, -1, 0], [2, -1, 0, 0, 0]])],
+)  # fmt: skip
 def test_conditions_are_read(text, row):
     calls = [NAMES, ["cart position", "cart velocity", "pole angle", "angular velocity"]]
     np.testing.assert_allclose(condition_rows(text, calls), row)
@@ -262,7 +259,7 @@ class Watched(gym.Wrapper):
 
 
 @pytest.mark.parametrize("before", [0, 300])
-def test_learning_goes_on_within_edits(before, tmp_path):
+def test_learning_goes_on_within_edits(before, reloaded):
     env = Watched(gym.make("CartPole-v1"))
     agent = ModelAgent(env, seed=0, **QUICK)
     if before:
@@ -286,8 +283,7 @@ def test_learning_goes_on_within_edits(before, tmp_path):
     locked = ~((points[:, :2] > 0).all(axis=1)) & (points[:, 2] <= 0.02)
     locked &= (first.cells(points) == 0) & (before > 0)
     np.testing.assert_array_equal(agent.policy.act(points)[locked], first.act(points)[locked])
-    agent.save(tmp_path / "agent.zip")
-    again = ModelAgent.load(tmp_path / "agent.zip", env=gym.make("CartPole-v1"))
+    again = reloaded(agent, env=gym.make("CartPole-v1"))
     assert again.rules() == agent.rules()
     assert again.learn(50).policy.clauses is not None
     assert "never push left where" in again.rules()

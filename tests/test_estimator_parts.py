@@ -19,12 +19,9 @@ from oda_rl.files.schema import ANYTHING
 
 @pytest.mark.parametrize(
     ("divergence", "seed"),
-    [
-        *(("squared_euclidean", seed) for seed in range(20)),
-        ("i_divergence", 2),
-        ("itakura_saito", 3),
-    ],
-)
+    [*(("squared_euclidean", seed) for seed in range(20)), ("i_divergence", 2),
+     ("itakura_saito", 3)],
+)  # fmt: skip
 def test_a_codevector_splits_at_its_critical_temperature(divergence, seed):
     points = np.random.default_rng(seed).normal(size=(1000, 3)) * [1.0, 0.98, 0.1]
     points = points if divergence == "squared_euclidean" else np.exp(0.3 * points)

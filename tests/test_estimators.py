@@ -12,6 +12,7 @@ from test_estimator_files import KINDS
 
 import oda_rl
 
+TREES = oda_rl.ODATreeClassifier, oda_rl.ODATreeClusterer, oda_rl.ODATreeRegressor
 SMALL = {  # "auto" is among the others
     oda_rl.BatchDeterministicAnnealing: {"n_clusters": 4},
     oda_rl.DensityClassifier: {"estimator": oda_rl.StochasticEMGaussianMixture(init="random")},
@@ -20,9 +21,7 @@ SMALL = {  # "auto" is among the others
     oda_rl.ODAClassifier: {"n_clusters": 4},
     oda_rl.ODAClusterer: {"n_clusters": 4},
     oda_rl.ODARegressor: {"n_clusters": 4},
-    oda_rl.ODATreeClassifier: {"max_depth": 2},
-    oda_rl.ODATreeClusterer: {"max_depth": 2},
-    oda_rl.ODATreeRegressor: {"max_depth": 2},
+    **{kind: {"max_depth": 2} for kind in TREES},
 }
 # Those whose fit or predict runs other code than that of the defaults.
 OTHERS = [
@@ -43,13 +42,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:bandwidth=.* is so small:UserWarning"),
 ]
 
-COUNTING = (
-    oda_rl.ConvexClustering,
-    oda_rl.INFEX,
-    oda_rl.ODATreeClassifier,
-    oda_rl.ODATreeClusterer,
-    oda_rl.ODATreeRegressor,
-)
+COUNTING = oda_rl.ConvexClustering, oda_rl.INFEX, *TREES
 
 
 NUMERICAL = [  # the other checks are about the class, whatever its parameters

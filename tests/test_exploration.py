@@ -79,17 +79,6 @@ def test_an_agent_explores_by_schemes_unless_told_how_much():
     assert set(fixed._engine.exploration.schemes) == {exploration.NONE}
 
 
-def test_files_hold_what_has_been_explored(tmp_path):
-    agent = FittedQAgent(CARTPOLE, seed=1).learn(4000)
-    agent.save(tmp_path / "agent.zip")
-    loaded = FittedQAgent.load(tmp_path / "agent.zip")
-    assert loaded._engine.exploration.schemes == agent._engine.exploration.schemes
-    assert loaded._engine.exploration.scheme == agent._engine.exploration.scheme
-    agent.learn(1000)
-    np.testing.assert_array_equal(loaded.learn(1000).q_values, agent.q_values)
-    assert loaded._engine.exploration.schemes == agent._engine.exploration.schemes
-
-
 def test_each_of_several_environments_explores_by_its_own_scheme():
     agent = FittedQAgent(CARTPOLE, seed=0).learn(1000)
     engine = agent._engine
@@ -138,7 +127,7 @@ def test_what_every_step_towards_costs_is_found():
     assert 0 < np.mean(explored == exploration.NOVELTY) < 0.1
 
 
-def test_episodes_of_novelty_count_for_no_policy_and_are_saved(tmp_path):
+def test_episodes_of_novelty_count_for_no_policy_and_are_saved(reloaded):
     agent = FittedQAgent("FrozenLake-v1", seed=0).learn(3000)
     engine = agent._engine
     for _ in range(300):
@@ -148,8 +137,7 @@ def test_episodes_of_novelty_count_for_no_policy_and_are_saved(tmp_path):
     assert engine.exploration.scheme == exploration.NOVELTY
     assert engine._playing.policy is engine._novelty
     assert engine._playing.record is None
-    agent.save(tmp_path / "agent.zip")
-    loaded = FittedQAgent.load(tmp_path / "agent.zip")
+    loaded = reloaded(agent)
     np.testing.assert_array_equal(loaded._engine._novelty.models, engine._novelty.models)
     agent.learn(4000)
     np.testing.assert_array_equal(loaded.learn(4000).q_values, agent.q_values)

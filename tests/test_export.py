@@ -320,17 +320,12 @@ def agent_of(policy, box=None, env_id=None, **attributes):
     d = policy.codevectors.shape[1]
     n_actions = policy.n_actions if box is None else 4
     names = ("torque (N m)",) if env_id == "Pendulum-v1" and len(box.low) == 1 else ()
+    interface = Interface((d,), n_actions, 0, box=box, action_names=names)
     return SimpleNamespace(
-        policy=policy,
-        interface=Interface((d,), n_actions, 0, box=box, action_names=names),
-        env=None,
-        env_id=env_id,
-        num_timesteps=1,
-        scale_=np.ones(d),
-        extent=Extent(np.zeros(d), np.full(d, 4.0)),
-        predict=lambda points: (policy.act(points.astype(np.float64)), None),
-        **attributes,
-    )
+        policy=policy, interface=interface, env=None, env_id=env_id, num_timesteps=1,
+        scale_=np.ones(d), extent=Extent(np.zeros(d), np.full(d, 4.0)),
+        predict=lambda points: (policy.act(points.astype(np.float64)), None), **attributes,
+    )  # fmt: skip
 
 
 def by_rule(scores, outputs, box=None, env_id=None):
@@ -531,13 +526,9 @@ def run(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("options", "name"),
-    [
-        ([], "policy.h"),
-        (["--format", "c", "--fixed-point"], "policy.h"),
-        (["--format", "json"], "policy.json"),
-        (["--format", "onnx"], "policy.onnx"),
-    ],
-)
+    [([], "policy.h"), (["--format", "c", "--fixed-point"], "policy.h"),
+     (["--format", "json"], "policy.json"), (["--format", "onnx"], "policy.onnx")],
+)  # fmt: skip
 def test_the_command(options, name, run, tmp_path, capsys):
     assert main(["export", str(run), *options]) == 0
     assert f"{run / name}: " in capsys.readouterr().out

@@ -310,15 +310,12 @@ def test_modules_named_in_a_file_are_not_imported(online, tmp_path, monkeypatch)
 
 @pytest.mark.parametrize(
     ("entry_point", "message"),
-    [
-        ("gymnasium.wrappers:RecordVideo", "is no wrapper that agents are trained in"),
-        ("gymnasium:make", "is no wrapper"),
-        ("gymnasium.wrappers:NoSuchThing", "is no wrapper"),
-        ("gymnasium.no_such_module:Wrapper", "cannot be wrapped by"),
-        ("antigravity:Wrapper", "the module 'antigravity' would be imported"),
-        ("gymnasium_evil.wrappers:Wrapper", "the module 'gymnasium_evil.wrappers' would be"),
-    ],
-)
+    [("gymnasium.wrappers:RecordVideo", "is no wrapper that agents are trained in"),
+     ("gymnasium:make", "is no wrapper"), ("gymnasium.wrappers:NoSuchThing", "is no wrapper"),
+     ("gymnasium.no_such_module:Wrapper", "cannot be wrapped by"),
+     ("antigravity:Wrapper", "the module 'antigravity' would be imported"),
+     ("gymnasium_evil.wrappers:Wrapper", "the module 'gymnasium_evil.wrappers' would be")],
+)  # fmt: skip
 def test_only_wrappers_are_loaded(entry_point, message, online):
     layer = {**LAYER, "entry_point": entry_point}
     agent = load_agent(with_metadata(online, env_spec={**SPEC, "wrappers": [layer]}))

@@ -67,15 +67,10 @@ def test_agents(component, exponent, kind, settings, tmp_path):
 @pytest.mark.parametrize("exponent", [-1000, -515, 440, 500])
 @pytest.mark.parametrize(
     "model",
-    [
-        ODAClusterer(3, random_state=0),
-        ODAClassifier(4, random_state=0),
-        LVQ(2, random_state=0),
-        SOM((2, 2), random_state=0),
-        SGDGaussianMixture(2, random_state=0),
-    ],
+    [ODAClusterer(3, random_state=0), ODAClassifier(4, random_state=0), LVQ(2, random_state=0),
+     SOM((2, 2), random_state=0), SGDGaussianMixture(2, random_state=0)],
     ids=lambda model: type(model).__name__,
-)
+)  # fmt: skip
 def test_estimators(model, exponent, tmp_path):
     rng = np.random.default_rng(0)
     X, y = np.concatenate([rng.normal(size=(100, 2)), rng.normal(size=(100, 2)) + 4.0]), None

@@ -6,7 +6,7 @@ import pytest
 from environments import Plain
 
 from oda_rl import InvalidFileError
-from oda_rl.agents import CodevectorAgent, FittedQAgent, load_agent
+from oda_rl.agents import CodevectorAgent, FittedQAgent
 from oda_rl.agents.base.memory import GOES_ON, MARK, TERMINAL
 from oda_rl.agents.fitted.changes import steps_that_agree
 from oda_rl.agents.fitting.cells import Experience, TakenActions
@@ -109,7 +109,7 @@ def test_after_a_change_it_learns_anew_in_the_compiled_loop_as_in_the_other():
     assert (speed[engine.seen.steps[rows, 0] == 1.0] < 0.0).mean() > 0.99
 
 
-def test_a_policy_under_review_is_saved(tmp_path):
+def test_a_policy_under_review_is_saved(reloaded):
     def stop(agent):
         return agent._engine._under_review is None
 
@@ -118,8 +118,7 @@ def test_a_policy_under_review_is_saved(tmp_path):
     swapped(env)
     agent.learn(4_000, callback=stop)
     assert agent._engine._under_review is not None
-    agent.save(tmp_path / "proof.zip")
-    loaded = load_agent(tmp_path / "proof.zip", env)
+    loaded = reloaded(agent, env)
     assert loaded._engine._under_review == agent._engine._under_review
     arrays = agent._engine.state_arrays()
     for wrong in ([0.0, 1.0], [1e6, 1.0], [1.5, 1.0]):
@@ -130,8 +129,7 @@ def test_a_policy_under_review_is_saved(tmp_path):
     loaded.learn(1_500)
     assert loaded._engine._under_review is None
     assert loaded._engine._forgotten >= 3_000
-    loaded.save(tmp_path / "forgotten.zip")
-    again = load_agent(tmp_path / "forgotten.zip", env)
+    again = reloaded(loaded, env)
     assert again._engine._forgotten == loaded._engine._forgotten
 
 

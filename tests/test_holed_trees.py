@@ -1,7 +1,10 @@
 """Trees of samples of which values are missing: ways down, sums, growth, and what is learned."""
 
+from functools import partial
+
 import numpy as np
 import pytest
+import test_missing
 from sklearn.base import clone
 from sklearn.datasets import load_iris, load_wine
 from sklearn.impute import SimpleImputer
@@ -11,12 +14,7 @@ from test_missing import with_holes
 from oda_rl import ODATreeClassifier, ODATreeClusterer, ODATreeRegressor
 
 CENTRES = np.random.default_rng(0).normal(scale=4.0, size=(6, 5))
-
-
-def blobs(n, seed):
-    rng = np.random.default_rng(seed)
-    labels = rng.integers(len(CENTRES), size=n)
-    return CENTRES[labels] + rng.normal(size=(n, 5)), labels
+blobs = partial(test_missing.blobs, centres=CENTRES)
 
 
 def descend(tree, levels, i):

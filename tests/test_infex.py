@@ -416,17 +416,14 @@ def test_what_did_not_converge_is_said_and_bounded():
 
 @pytest.mark.parametrize(
     ("model", "message"),
-    [
-        (INFEX(init=[[0.0, 1.0]]), "init has 2 features: it must have 1"),
-        (INFEX(init=[[np.nan]]), "init contains NaN"),
-        (ConvexClustering(candidates=[[0.0, 1.0]]), "candidates has 2 features"),
-        (INFEX("likelihood"), "'objective' parameter"),
-        (INFEX(kernel="box"), "'kernel' parameter"),
-        (INFEX(bandwidth=0.0), "'bandwidth' parameter"),
-        (ConvexClustering(bandwidth="wide"), "'bandwidth' parameter"),
-        (KernelVectorQuantization(0.0), "'max_distortion' parameter"),
-    ],
-)
+    [(INFEX(init=[[0.0, 1.0]]), "init has 2 features: it must have 1"),
+     (INFEX(init=[[np.nan]]), "init contains NaN"),
+     (ConvexClustering(candidates=[[0.0, 1.0]]), "candidates has 2 features"),
+     (INFEX("likelihood"), "'objective' parameter"), (INFEX(kernel="box"), "'kernel' parameter"),
+     (INFEX(bandwidth=0.0), "'bandwidth' parameter"),
+     (ConvexClustering(bandwidth="wide"), "'bandwidth' parameter"),
+     (KernelVectorQuantization(0.0), "'max_distortion' parameter")],
+)  # fmt: skip
 def test_bad_parameters(model, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         model.fit([[0.0], [1.0]])

@@ -177,11 +177,9 @@ def test_other_spaces_are_refused_wherever_an_environment_is_given(agents, other
     agent.save(tmp_path / "agent.zip")
     own, decided = agent.env, actions(agent)
     for use in (
-        lambda: load_agent(tmp_path / "agent.zip", env=other),
-        lambda: agent.evaluate(1, env=other),
-        lambda: agent.visited_states(1, env=other),
-        lambda: setattr(agent, "env", other),
-    ):
+        lambda: load_agent(tmp_path / "agent.zip", env=other), lambda: agent.evaluate(1, env=other),
+        lambda: agent.visited_states(1, env=other), lambda: setattr(agent, "env", other)
+    ):  # fmt: skip
         with pytest.raises(ValueError, match=REFUSED):
             use()
     assert agent.env is own

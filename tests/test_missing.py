@@ -156,15 +156,12 @@ def test_gradients_are_those_of_what_is_observed():
 
 @pytest.mark.parametrize(
     ("model", "covariance_type"),
-    [
-        (oda_rl.SGDGaussianMixture(6, batch_size=4), "diag"),
-        (oda_rl.SGDGaussianMixture(6), "full"),
-        (oda_rl.StochasticEMGaussianMixture(6), "full"),
-        (oda_rl.StochasticEMGaussianMixture(6), "tied_spherical"),
-        (oda_rl.SGDGaussianMixture(6, forgetting=0.02), "diag"),
-    ],
+    [(oda_rl.SGDGaussianMixture(6, batch_size=4), "diag"), (oda_rl.SGDGaussianMixture(6), "full"),
+     (oda_rl.StochasticEMGaussianMixture(6), "full"),
+     (oda_rl.StochasticEMGaussianMixture(6), "tied_spherical"),
+     (oda_rl.SGDGaussianMixture(6, forgetting=0.02), "diag")],
     ids=["sgd in batches", "sgd", "em", "em, spherical", "forgetting"],
-)
+)  # fmt: skip
 def test_a_mixture_loses_little_by_holes_and_much_by_means_in_them(model, covariance_type):
     points, _ = blobs(1500, 14, TURN)
     fresh, _ = blobs(1500, 15, TURN)
@@ -283,10 +280,8 @@ def test_classes_are_told_apart_in_spite_of_holes(fine_tuning):
     holed = with_holes(points, 0.3, 37)
     scores = []
     for one in (points, holed, imputed(holed)):
-        model = oda_rl.ODAClassifier(12, fine_tuning=fine_tuning, random_state=0).fit(
-            one, labels % 2
-        )
-        scores.append(model.score(fresh, wanted % 2))
+        model = oda_rl.ODAClassifier(12, fine_tuning=fine_tuning, random_state=0)
+        scores.append(model.fit(one, labels % 2).score(fresh, wanted % 2))
     assert scores[1] > scores[0] - 0.02
     assert scores[1] >= scores[2]
     hidden = with_holes(fresh, 0.3, 38)
@@ -299,13 +294,9 @@ def test_regression_takes_a_cells_mean_for_what_is_missing():
     fresh, wanted = blobs(900, 42)
     targets, truth = np.sin(labels) + 0.05 * points[:, 0], np.sin(wanted) + 0.05 * fresh[:, 0]
     holed = with_holes(points, 0.25, 43)
+    models = [oda_rl.ODARegressor(12, random_state=state) for state in range(4)]
     whole, holes, filled = (
-        np.mean(
-            [
-                oda_rl.ODARegressor(12, random_state=state).fit(one, targets).score(fresh, truth)
-                for state in range(4)
-            ]
-        )
+        np.mean([model.fit(one, targets).score(fresh, truth) for model in models])
         for one in (points, holed, imputed(holed))
     )
     assert whole > 0.9
@@ -377,13 +368,12 @@ def test_weights_are_repetitions_of_rows_with_holes(model):
 
 
 @pytest.mark.parametrize("model", LEARNERS[:1] + LEARNERS[1::2], ids=named)
-def test_files_hold_what_was_learned_from_holes(model, tmp_path):
+def test_files_hold_what_was_learned_from_holes(model, reloaded):
     points, labels = blobs(120, 51)
     points = with_holes(points, 0.3, 52)
     model = clone(model).set_params(random_state=0)
     model.partial_fit(points[:63], labels[:63] % 2)
-    model.save(tmp_path / "model.zip")
-    read = type(model).load(tmp_path / "model.zip")
+    read = reloaded(model)
     for one in (model, read):
         one.partial_fit(points[63:], labels[63:] % 2)
     np.testing.assert_array_equal(read.predict(points), model.predict(points))
@@ -441,16 +431,11 @@ def test_features_without_a_value_are_named():
 
 @pytest.mark.parametrize(
     "model",
-    [
-        oda_rl.ODAClusterer(2, divergence="i_divergence"),
-        oda_rl.ODAClusterer(
-            2, divergence=BregmanDivergence(lambda x: (x**2).sum(1), lambda x: 2 * x)
-        ),
-        oda_rl.ODATreeClusterer(divergence=METRIC),
-        oda_rl.StochasticVQ(2),
-    ],
+    [oda_rl.ODAClusterer(2, divergence="i_divergence"),
+     oda_rl.ODAClusterer(2, divergence=BregmanDivergence(lambda x: (x**2).sum(1), lambda x: 2 * x)),
+     oda_rl.ODATreeClusterer(divergence=METRIC), oda_rl.StochasticVQ(2)],
     ids=["i-divergence", "own", "tree", "vq"],
-)
+)  # fmt: skip
 def test_others_refuse_holes(model):
     points = np.abs(blobs(50, 56)[0]) + 1.0
     assert not get_tags(model).input_tags.allow_nan
@@ -462,11 +447,9 @@ def test_a_metric_that_mixes_features_takes_no_holes():
     points, labels = blobs(60, 56)
     holed = with_holes(points, 0.2, 57)
     for model in (
-        oda_rl.ODAClusterer(2, divergence=METRIC),
-        oda_rl.ODARegressor(2, divergence=METRIC),
-        oda_rl.ODAClassifier(4, divergence=METRIC),
-        oda_rl.ODAClassifier(4, fine_tuning="mrslvq"),
-    ):
+        oda_rl.ODAClusterer(2, divergence=METRIC), oda_rl.ODARegressor(2, divergence=METRIC),
+        oda_rl.ODAClassifier(4, divergence=METRIC), oda_rl.ODAClassifier(4, fine_tuning="mrslvq")
+    ):  # fmt: skip
         message = "Input X contains NaN"
         assert not get_tags(model).input_tags.allow_nan
         for fit in (model.fit, model.partial_fit):

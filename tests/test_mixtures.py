@@ -155,14 +155,9 @@ def test_the_spectral_form_follows_a_covariance_through_many_steps():
 
 @pytest.mark.parametrize(
     ("d", "apart", "beta", "dtype"),
-    [
-        (3, 1.0, 1.0, np.float32),
-        (3, 1.0, 0.1, np.float64),
-        (600, 1.0, 0.1, np.float64),
-        (600, 0.01, 0.1, np.float32),
-        (600, 0.01, 1.0, np.float64),
-    ],
-)
+    [(3, 1.0, 1.0, np.float32), (3, 1.0, 0.1, np.float64), (600, 1.0, 0.1, np.float64),
+     (600, 0.01, 0.1, np.float32), (600, 0.01, 1.0, np.float64)],
+)  # fmt: skip
 def test_every_component_that_is_likely_is_measured(d, apart, beta, dtype):
     rng = np.random.default_rng(4)
     means = 10.0 + apart * rng.normal(size=(7, d))
@@ -349,15 +344,10 @@ def test_rescaling_changes_nothing_but_the_constant(learner, method, factor):
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     "learner",
-    [
-        SGDGaussianMixture(64),
-        SGDGaussianMixture(64, update="sgd", max_iter=30),
-        SGDGaussianMixture(64, forgetting=0.01, max_iter=10),
-        StochasticEMGaussianMixture(64),
-        DistributedGaussianMixture(16),
-        DensityOutlierDetector(),
-    ],
-)
+    [SGDGaussianMixture(64), SGDGaussianMixture(64, update="sgd", max_iter=30),
+     SGDGaussianMixture(64, forgetting=0.01, max_iter=10), StochasticEMGaussianMixture(64),
+     DistributedGaussianMixture(16), DensityOutlierDetector()],
+)  # fmt: skip
 def test_no_held_out_digit_lies_far_below_the_others(learner):
     points = np.random.default_rng(0).permutation(datasets.load_digits().data) / 16.0
     model = clone(learner).set_params(random_state=0).fit(points[:1297])
@@ -434,7 +424,7 @@ def test_the_floor_is_a_share_of_the_mean_variance_of_features_that_vary(learner
 
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize("learner", FLOORED)
-def test_a_floor_may_be_given_for_all_features_or_for_each(learner, tmp_path):
+def test_a_floor_may_be_given_for_all_features_or_for_each(learner, reloaded):
     scaled = clone(learner).set_params(variance_floor=0.5e-12).fit(1e-6 * collapsing())
     np.testing.assert_allclose(scaled.variance_floor_, 0.5e-12)
     assert variances_above(scaled) == pytest.approx(0.0, abs=1e-6)
@@ -444,8 +434,7 @@ def test_a_floor_may_be_given_for_all_features_or_for_each(learner, tmp_path):
     np.testing.assert_allclose(model.variance_floor_, floors * np.ones(3))
     step = 1e-3 if getattr(model, "update", None) == "sgd" else 1e-6  # the last may lead upwards
     assert -1e-6 < variances_above(model) < step
-    model.save(tmp_path / "model.zip")
-    loaded = type(model).load(tmp_path / "model.zip")
+    loaded = reloaded(model)
     np.testing.assert_array_equal(loaded.variance_floor_, model.variance_floor_)
     np.testing.assert_array_equal(loaded.variance_floor, floors)
     if hasattr(learner, "partial_fit"):

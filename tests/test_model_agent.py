@@ -263,7 +263,7 @@ def distrustful(monkeypatch):
 
 
 @pytest.mark.parametrize("task", [("CartPole-v1",), ("CartPole-v1", 3), ("Pendulum-v1",)])
-def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch, task, tmp_path):
+def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch, task, reloaded):
     short = partial(gym.make, max_episode_steps=60)
     make = partial(gym.make_vec if len(task) > 1 else short, *task)
     monkeypatch.setattr(fallback, "_MIN_LEFT", 10_000)  # no rule is distilled
@@ -280,8 +280,7 @@ def test_with_few_steps_left_values_are_learned_too(distrustful, monkeypatch, ta
     assert agent.visits.shape == agent.q_values.shape
     observation = agent.recent[0].astype(np.float32)
     assert str(agent.explain(observation))
-    agent.save(tmp_path / "a.zip")
-    loaded = ModelAgent.load(tmp_path / "a.zip", env=make())
+    loaded = reloaded(agent, env=make())
     np.testing.assert_array_equal(loaded.predict(observation)[0], agent.predict(observation)[0])
 
 
@@ -305,7 +304,7 @@ def test_no_rule_is_distilled_for_a_grid_of_torques(distrustful):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Box2D
-def test_values_of_many_steps_towards_a_goal_choose_from_a_grid(distrustful, tmp_path):
+def test_values_of_many_steps_towards_a_goal_choose_from_a_grid(distrustful, reloaded):
     agent = ModelAgent("LunarLanderContinuous-v3", seed=0, **QUICK)
     with pytest.warns(UserWarning, match="it is a test"):
         agent.learn(3000)
@@ -314,8 +313,7 @@ def test_values_of_many_steps_towards_a_goal_choose_from_a_grid(distrustful, tmp
     assert set(np.unique(actions)) <= {-1.0, 0.0, 1.0}
     teacher = agent._real.fitted
     np.testing.assert_array_equal(actions, [teacher.predict(one)[0] for one in seen])
-    agent.save(tmp_path / "a.zip")
-    again = ModelAgent.load(tmp_path / "a.zip", "LunarLanderContinuous-v3")
+    again = reloaded(agent, "LunarLanderContinuous-v3")
     for one in (agent, again):
         one.learn(500)
     np.testing.assert_array_equal(*([one.predict(x)[0] for x in seen] for one in (agent, again)))
@@ -375,7 +373,7 @@ def test_discrete_actions_need_rewards_that_are_predicted(monkeypatch, noise, tr
 
 
 @pytest.mark.slow
-def test_without_trust_it_goes_on_in_the_real_environment(distrustful, tmp_path):
+def test_without_trust_it_goes_on_in_the_real_environment(distrustful, reloaded):
     agent = ModelAgent("CartPole-v1", seed=91_000)
     told = []
     with pytest.warns(UserWarning, match="it is a test.: learning goes on in the real"):
@@ -388,8 +386,7 @@ def test_without_trust_it_goes_on_in_the_real_environment(distrustful, tmp_path)
     assert agent.n_cells <= 16
     fitted = agent._real.fitted
     assert 4800 <= fitted.num_timesteps < taken  # those of the model, and further ones
-    agent.save(tmp_path / "agent.zip")
-    again = ModelAgent.load(tmp_path / "agent.zip", "CartPole-v1")
+    again = reloaded(agent, "CartPole-v1")
     np.testing.assert_array_equal(again.policy.scores, agent.policy.scores)
     assert again.distrust == agent.distrust
     with warnings.catch_warnings():

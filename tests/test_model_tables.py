@@ -149,13 +149,10 @@ def test_a_chain_is_solved_and_its_values_are_exact() -> None:
 
 @pytest.mark.parametrize(
     ("make", "steps", "wanted"),
-    [
-        (lambda: gym.make("FrozenLake-v1", is_slippery=False), 2_000, 1.0),
-        (lambda: gym.make("CliffWalking-v1"), 2_000, -13.0),
-        (partial(DeepSea, 10), 1_500, 0.99),
-        *((partial(TwoRooms, numbers), 3_000, 1.0) for numbers in (1, 2)),
-    ],
-)
+    [(lambda: gym.make("FrozenLake-v1", is_slippery=False), 2_000, 1.0),
+     (lambda: gym.make("CliffWalking-v1"), 2_000, -13.0), (partial(DeepSea, 10), 1_500, 0.99),
+     *((partial(TwoRooms, numbers), 3_000, 1.0) for numbers in (1, 2))],
+)  # fmt: skip
 def test_numbered_worlds_are_solved(make: Any, steps: int, wanted: float) -> None:
     agent = ModelAgent(make(), seed=63_000_001).learn(steps)
     assert agent.evaluate(1, seed=1)[0] == pytest.approx(wanted)

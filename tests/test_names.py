@@ -43,13 +43,10 @@ SWITCHES = {"action_names": [["cool", "rest", "heat"], ["open", "shut"]]}
 
 @pytest.mark.parametrize(
     ("metadata", "names"),
-    [
-        ({}, ("action (0, 0)", "action (2, 1)")),
-        ({"action_names": ["heater", "window"]}, ("heater 0, window 0", "heater 2, window 1")),
-        (SWITCHES, ("cool, open", "heat, shut")),
-        ({"action_names": list("abcdef")}, ("a", "f")),
-    ],
-)
+    [({}, ("action (0, 0)", "action (2, 1)")),
+     ({"action_names": ["heater", "window"]}, ("heater 0, window 0", "heater 2, window 1")),
+     (SWITCHES, ("cool, open", "heat, shut")), ({"action_names": list("abcdef")}, ("a", "f"))],
+)  # fmt: skip
 def test_combinations_are_named_by_their_components(metadata, names):
     for env in (House(**metadata), SyncVectorEnv([lambda: House(**metadata)] * 2)):
         agent = FittedQAgent(env, seed=0)
@@ -88,14 +85,9 @@ def test_names_are_everywhere(tmp_path):
 
 @pytest.mark.parametrize(
     ("env_id", "actions"),
-    [
-        ("Taxi-v4", "pick up"),
-        ("FrozenLake8x8-v1", "down"),
-        ("CliffWalking-v1", "up"),
-        ("CartPole-v1", "push left"),
-        ("Pendulum-v1", "torque -2"),
-    ],
-)
+    [("Taxi-v4", "pick up"), ("FrozenLake8x8-v1", "down"), ("CliffWalking-v1", "up"),
+     ("CartPole-v1", "push left"), ("Pendulum-v1", "torque -2")],
+)  # fmt: skip
 def test_known_environments_have_names(env_id, actions):
     agent = FittedQAgent(env_id)
     assert actions in agent.action_names

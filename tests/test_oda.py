@@ -189,7 +189,7 @@ def test_a_stream_after_a_fit_goes_on_from_its_samples(kind):
 @pytest.mark.parametrize(
     ("kind", "missing"), [(ODAClusterer, False), (ODAClassifier, True), (ODAClassifier, False)]
 )
-def test_single_precision_stays_and_is_computed_in_double(kind, streamed, missing, tmp_path):
+def test_single_precision_stays_and_is_computed_in_double(kind, streamed, missing, reloaded):
     points, labels = MOONS.astype(np.float32), target(kind)
     if missing:
         points[::7, 0] = np.nan
@@ -200,8 +200,7 @@ def test_single_precision_stays_and_is_computed_in_double(kind, streamed, missin
     )  # fmt: skip
     assert single.cluster_centers_.dtype == np.float32
     np.testing.assert_array_equal(single.codevectors_, double.codevectors_.astype(np.float32))
-    single.save(tmp_path / "model")
-    single = kind.load(tmp_path / "model")
+    single = reloaded(single)
     np.testing.assert_array_equal(single.predict(points), double.predict(points))
     for method in ("transform", "predict_proba"):
         found = getattr(single, method)(points)
@@ -215,6 +214,7 @@ def test_single_precision_stays_and_is_computed_in_double(kind, streamed, missin
 def test_far_from_0_a_learned_metric_has_double_precision():
     points = (10.0 * MOONS + 5e6).astype(np.float32)
     model = clone(LEARNING).fit(points, MOON_LABELS)
+    assert model.codevectors_.dtype == np.float32
     for compute in (model.transform, model.predict_proba):
         assert compute(points).dtype == np.float32
         np.testing.assert_allclose(compute(points), compute(points.astype(float)), atol=1e-6)
@@ -289,7 +289,7 @@ def hidden_moons(n, seed):
 LEARNING = ODAClassifier(24, fine_tuning="mrslvq", random_state=0)
 
 
-def test_a_metric_is_learned_that_leaves_out_what_tells_no_classes_apart(tmp_path):
+def test_a_metric_is_learned_that_leaves_out_what_tells_no_classes_apart(reloaded):
     shown, hidden = hidden_moons(600, 1), hidden_moons(2000, 2)
     model = clone(LEARNING).fit(*shown)
     fixed = clone(LEARNING).set_params(fine_tuning="rslvq").fit(*shown)
@@ -305,8 +305,7 @@ def test_a_metric_is_learned_that_leaves_out_what_tells_no_classes_apart(tmp_pat
         chosen.predict(holed)
     assert chosen.fit(holed, shown[1]).best_params_["fine_tuning"] == "rslvq"
     chosen.predict(holed)
-    model.save(tmp_path / "model.zip")
-    loaded = ODAClassifier.load(tmp_path / "model.zip")
+    loaded = reloaded(model)
     fresh, names = hidden_moons(1000, 3)
     np.testing.assert_array_equal(loaded.predict_proba(fresh), model.predict_proba(fresh))
     np.testing.assert_allclose(model.transform(model.codevectors_).diagonal(), 0.0, atol=1e-6)
@@ -336,10 +335,6 @@ def test_a_learned_metric_is_the_same_for_equal_data():
     rows = np.r_[np.arange(300), np.arange(150)]
     again = clone(LEARNING).fit(points[rows], labels[rows])
     np.testing.assert_allclose(again.predict_proba(fresh), model.predict_proba(fresh), rtol=1e-6)
-    single = clone(LEARNING).fit(points.astype(np.float32), labels)
-    probabilities = single.predict_proba(fresh.astype(np.float32))
-    assert single.codevectors_.dtype == probabilities.dtype == np.float32
-    assert single.transform(fresh.astype(np.float32)).dtype == np.float32
 
 
 def test_of_labels_that_follow_from_nothing_the_frequencies_are_learned():
@@ -361,7 +356,7 @@ def test_of_labels_that_follow_from_nothing_the_frequencies_are_learned():
 
 
 @pytest.mark.parametrize("seed", range(5))
-def test_codevectors_of_all_classes_may_compete(tmp_path, seed):
+def test_codevectors_of_all_classes_may_compete(reloaded, seed):
     # A tenth of the samples in the middle has the label of the ring: its codevectors there become
     # idle, where they compete with those of the dot.
     ring = make_circles(600, factor=0.99, random_state=seed)[0] * 4
@@ -378,8 +373,7 @@ def test_codevectors_of_all_classes_may_compete(tmp_path, seed):
         model.prediction = "nearest"
         assert (model.score(points, labels) > 0.9) != class_competition
     assert counts[1] < counts[0]
-    model.save(tmp_path / "model")
-    loaded = ODAClassifier.load(tmp_path / "model")
+    loaded = reloaded(model)
     np.testing.assert_array_equal(loaded.predict(points[:9]), model.predict(points[:9]))
 
 
@@ -461,7 +455,7 @@ def test_regression(local_model, least):
 
 
 @pytest.mark.parametrize("model", [ODARegressor(12), ODATreeRegressor(max_depth=2)])
-def test_a_fit_and_a_stream_outlast_later_samples_until_the_target_changes(model, tmp_path):
+def test_a_fit_and_a_stream_outlast_later_samples_until_the_target_changes(model, reloaded):
     rng = np.random.default_rng(0)
     X = rng.normal(size=(6000, 2))
     X[:, 0].sort()
@@ -473,8 +467,7 @@ def test_a_fit_and_a_stream_outlast_later_samples_until_the_target_changes(model
     for part in np.split(np.arange(6000), 4):
         model.partial_fit(X[part], y[part])
     assert model.score(X, y) > before - 0.02
-    model.save(tmp_path / "model.zip")
-    again = type(model).load(tmp_path / "model.zip")
+    again = reloaded(model)
     for part in rng.integers(6000, size=(4, 2500)):
         again.partial_fit(X[part], -y[part])
     assert again.score(X, -y) > 0.9
@@ -524,7 +517,7 @@ def test_one_cell_is_the_linear_model():
     assert wide.score(points[66:], values[66:]) > ridge.score(points[66:], values[66:]) - 0.1
 
 
-def test_cells_and_metric_are_chosen_where_they_help(tmp_path):
+def test_cells_and_metric_are_chosen_where_they_help(reloaded):
     rng = np.random.default_rng(0)
     points = rng.uniform(-2, 2, (800, 6))
     values = np.abs(2.0 * points[:, 0]) + 0.1 * rng.normal(size=800)
@@ -534,8 +527,7 @@ def test_cells_and_metric_are_chosen_where_they_help(tmp_path):
     assert model.score(points[400:], values[400:]) > 0.9
     with pytest.raises(ValueError, match="Input X contains NaN"):
         model.predict(np.full((1, 6), np.nan))
-    model.save(tmp_path / "model")
-    loaded = ODARegressor.load(tmp_path / "model")
+    loaded = reloaded(model)
     np.testing.assert_array_equal(loaded.predict(points), model.predict(points))
     assert model.at_level(-1).score(points, values) > 0.5
     holed = np.where(rng.random(points.shape) < 0.1, np.nan, points)

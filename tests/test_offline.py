@@ -270,11 +270,10 @@ def test_a_log_is_enough_without_an_environment(walker):
         walker.learn(10)
 
 
-def test_the_same_seed_fits_the_same_policy(walker, tmp_path):
+def test_the_same_seed_fits_the_same_policy(walker, reloaded):
     again = FittedQAgent(WALK, seed=0).fit(tuple(walks(1000, 0)))
     np.testing.assert_array_equal(again.policy.models, walker.policy.models)
-    walker.save(tmp_path / "agent.zip")
-    loaded = FittedQAgent.load(tmp_path / "agent.zip")
+    loaded = reloaded(walker)
     np.testing.assert_array_equal(loaded.policy.models, walker.policy.models)
     assert loaded.estimate_return() == walker.estimate_return()
 
@@ -377,12 +376,9 @@ def test_a_world_of_the_log_improves_on_the_behaviour():
 
 @pytest.mark.parametrize(
     ("kind", "actions"),
-    [
-        (FittedQAgent, spaces.Discrete(3)),
-        (FittedQAgent, spaces.Box(-1.0, 1.0, (1,))),
-        (CodevectorAgent, spaces.Box(-1.0, 1.0, (1,))),
-    ],
-)
+    [(FittedQAgent, spaces.Discrete(3)), (FittedQAgent, spaces.Box(-1.0, 1.0, (1,))),
+     (CodevectorAgent, spaces.Box(-1.0, 1.0, (1,)))],
+)  # fmt: skip
 def test_a_log_in_which_every_step_terminates(kind, actions):
     # A contextual bandit: on the right large actions pay, on the left small ones.
     rng, n = np.random.default_rng(0), 1000

@@ -191,22 +191,19 @@ HOLED[np.isnan(HOLED).all(axis=1), 0] = 5.0
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 @pytest.mark.parametrize(
     ("model", "y"),
-    [
-        (oda_rl.SOM((2, 3), random_state=0), None),
-        (oda_rl.ODAClusterer(5, random_state=0), None),
-        (oda_rl.ODAClassifier(6, random_state=0), NAMES),
-        (oda_rl.ODAClassifier(6, prediction="nearest", random_state=0), NAMES),
-        (oda_rl.ODAClassifier(random_state=0), NAMES),
-        (oda_rl.ODARegressor(5, random_state=0), IRIS[:, 0]),
-        (oda_rl.ODATreeClusterer(resolutions=[[2], [0, 1], range(4)], random_state=0), None),
-        (oda_rl.ODATreeClassifier(random_state=0), NAMES),
-        (oda_rl.ODATreeRegressor(random_state=0), IRIS[:, 0]),
-        (oda_rl.SGDGaussianMixture(3, random_state=0), None),
-        (oda_rl.SGDGaussianMixture(3, covariance_type="tied_spherical", random_state=0), None),
-        (oda_rl.DensityOutlierDetector(random_state=0), None),
-        (oda_rl.DensityClassifier(random_state=0), NAMES),
-    ],
-)
+    [(oda_rl.SOM((2, 3), random_state=0), None), (oda_rl.ODAClusterer(5, random_state=0), None),
+     (oda_rl.ODAClassifier(6, random_state=0), NAMES),
+     (oda_rl.ODAClassifier(6, prediction="nearest", random_state=0), NAMES),
+     (oda_rl.ODAClassifier(random_state=0), NAMES),
+     (oda_rl.ODARegressor(5, random_state=0), IRIS[:, 0]),
+     (oda_rl.ODATreeClusterer(resolutions=[[2], [0, 1], range(4)], random_state=0), None),
+     (oda_rl.ODATreeClassifier(random_state=0), NAMES),
+     (oda_rl.ODATreeRegressor(random_state=0), IRIS[:, 0]),
+     (oda_rl.SGDGaussianMixture(3, random_state=0), None),
+     (oda_rl.SGDGaussianMixture(3, covariance_type="tied_spherical", random_state=0), None),
+     (oda_rl.DensityOutlierDetector(random_state=0), None),
+     (oda_rl.DensityClassifier(random_state=0), NAMES)],
+)  # fmt: skip
 def test_missing_values_count_as_in_python(model, y):
     compare(model.fit(HOLED, y), HOLED, 1e-9, 0.0)
 

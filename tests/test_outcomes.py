@@ -45,13 +45,10 @@ def pull(observation):
 
 @pytest.mark.parametrize(
     ("task", "steps", "by_hand", "nothing"),
-    [
-        ({"power": 2}, 1200, push, lambda _: 1),
-        ({"power": 1}, 1200, push, lambda _: 1),
-        ({"n": 2}, 600, pull, lambda _: np.zeros(2)),
-    ],
+    [({"power": 2}, 1200, push, lambda _: 1), ({"power": 1}, 1200, push, lambda _: 1),
+     ({"n": 2}, 600, pull, lambda _: np.zeros(2))],
     ids=["square", "absolute", "plane"],
-)
+)  # fmt: skip
 def test_where_rewards_are_never_positive_it_regulates_as_a_rule_by_hand(
     task, steps, by_hand, nothing
 ):
@@ -81,18 +78,15 @@ def test_a_rule_that_looks_for_novelty_promises_a_return():
 
 @pytest.mark.parametrize(
     ("make", "limit"),
-    [
-        (lambda: gym.make("CartPole-v1"), 500),
-        (lambda: gym.make("CartPole-v1", max_episode_steps=40), 40),
-        (lambda: TransformReward(TimeLimit(CartPoleEnv(), 70), float), 70),
-        (lambda: TimeLimit(TimeLimit(CartPoleEnv(), 30), 90), 30),
-        (lambda: TimeLimit(gym.make("CartPole-v1"), 900), 500),
-        (lambda: gym.vector.SyncVectorEnv([lambda: TimeLimit(CartPoleEnv(), 70)] * 2), 70),
-        (lambda: gym.make_vec("CartPole-v1", 2), 500),
-        (CartPoleEnv, None),
-        (lambda: gym.vector.SyncVectorEnv([CartPoleEnv] * 2), None),
-    ],
-)
+    [(lambda: gym.make("CartPole-v1"), 500),
+     (lambda: gym.make("CartPole-v1", max_episode_steps=40), 40),
+     (lambda: TransformReward(TimeLimit(CartPoleEnv(), 70), float), 70),
+     (lambda: TimeLimit(TimeLimit(CartPoleEnv(), 30), 90), 30),
+     (lambda: TimeLimit(gym.make("CartPole-v1"), 900), 500),
+     (lambda: gym.vector.SyncVectorEnv([lambda: TimeLimit(CartPoleEnv(), 70)] * 2), 70),
+     (lambda: gym.make_vec("CartPole-v1", 2), 500), (CartPoleEnv, None),
+     (lambda: gym.vector.SyncVectorEnv([CartPoleEnv] * 2), None)],
+)  # fmt: skip
 def test_the_limit_is_that_of_the_spec_or_of_a_wrapper(make, limit):
     assert time_limit(make()) == limit
     assert ModelAgent(make(), seed=0).horizon == (limit or 200)
@@ -142,10 +136,9 @@ def test_a_truncated_episode_is_counted_as_far_as_it_went():
     ("make", "steps"),
     [(partial(Line, lengths=(60, 60)), 90), (Line, 400), (Ring, 90), (partial(TwoRooms, 2), 400)],
 )
-def test_going_on_after_saving_gives_the_same_bits(make, steps, tmp_path):
+def test_going_on_after_saving_gives_the_same_bits(make, steps, reloaded):
     agent = ModelAgent(make(), seed=1, **QUICK).learn(steps)
-    agent.save(tmp_path / "agent.zip")
-    other = ModelAgent.load(tmp_path / "agent.zip", env=make())
+    other = reloaded(agent, env=make())
     assert other.horizon == agent.horizon
     for one in (agent, other):
         one.learn(400)

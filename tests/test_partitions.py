@@ -80,16 +80,12 @@ def test_a_map_learns_from_its_schedule():
 
 @pytest.mark.parametrize(
     ("partition", "config"),
-    [
-        ("grid", {"bins": 3}),
-        ("grid", {"ranges": ((-1, 1), (-4, 4), (-1, 1), (-4, 4)), "bins": (2, 3, 2, 3)}),
-        ("som", SMALL_MAP),
-        ("som", {"map_shape": (9,), "metric": "std"}),
-        ("gmm", {"mixture_components": 6}),
-        ("infex", {}),
-        ("infex", {"infex_max_cells": 5, "infex_bandwidth": 0.4, "warmup_steps": 100}),
-    ],
-)
+    [("grid", {"bins": 3}),
+     ("grid", {"ranges": ((-1, 1), (-4, 4), (-1, 1), (-4, 4)), "bins": (2, 3, 2, 3)}),
+     ("som", SMALL_MAP), ("som", {"map_shape": (9,), "metric": "std"}),
+     ("gmm", {"mixture_components": 6}), ("infex", {}),
+     ("infex", {"infex_max_cells": 5, "infex_bandwidth": 0.4, "warmup_steps": 100})],
+)  # fmt: skip
 def test_both_loops_and_files_give_the_same_bits(partition, config, tmp_path):
     fused = agents.TwoTimescaleAgent(BARTO, partition=partition, seed=3, **config).learn(1500)
     assert partition != "grid" or len(fused.history) == 1  # whose cells stay as they are

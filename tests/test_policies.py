@@ -123,16 +123,10 @@ def test_it_comes_back_from_its_arrays(policy, points, tmp_path):
 
 @pytest.mark.parametrize(
     ("kind", "env_id"),
-    [
-        (TwoTimescaleAgent, "MountainCar-v0"),
-        (FittedQAgent, "MountainCar-v0"),
-        (TwoTimescaleAgent, "Pendulum-v1"),
-        (CodevectorAgent, "MountainCarContinuous-v0"),
-        (quick_rule, "CartPole-v1"),
-        (quick_rule, "Pendulum-v1"),
-        (ModelAgent, "FrozenLake-v1"),
-    ],
-)
+    [(TwoTimescaleAgent, "MountainCar-v0"), (FittedQAgent, "MountainCar-v0"),
+     (TwoTimescaleAgent, "Pendulum-v1"), (CodevectorAgent, "MountainCarContinuous-v0"),
+     (quick_rule, "CartPole-v1"), (quick_rule, "Pendulum-v1"), (ModelAgent, "FrozenLake-v1")],
+)  # fmt: skip
 def test_an_agent_answers_as_its_policy_does(kind, env_id):
     agent = kind(env_id, seed=0).learn(steps_for(kind, 1500))
     seen, policy = agent.visited_states(100, seed=1), agent.policy

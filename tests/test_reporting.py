@@ -203,15 +203,12 @@ def test_no_module_is_imported_for_a_report(text, tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
-    [
-        (["{empty}/none"], "it must be a run folder"),
-        (["{empty}"], "agent.zip"),
-        (["{run}/agent.zip"], "it must be a run folder"),
-        (["{run}", "--episodes", "0"], "episodes is 0"),
-        (["{run}", "--verify"], "which is a folder: --verify takes a report"),
-        (["{empty}/none.html", "--verify"], "none.html"),
-    ],
-)
+    [(["{empty}/none"], "it must be a run folder"), (["{empty}"], "agent.zip"),
+     (["{run}/agent.zip"], "it must be a run folder"),
+     (["{run}", "--episodes", "0"], "episodes is 0"),
+     (["{run}", "--verify"], "which is a folder: --verify takes a report"),
+     (["{empty}/none.html", "--verify"], "none.html")],
+)  # fmt: skip
 def test_errors_of_the_command(arguments, complaint, run, tmp_path, capsys):
     given = [word.format(run=run, empty=tmp_path) for word in arguments]
     assert main(["report", *given]) == 2

@@ -8,7 +8,7 @@ import numpy as np
 import oracles
 import pytest
 
-from oda_rl.agents import ModelAgent, RulePolicy, load_agent
+from oda_rl.agents import ModelAgent, RulePolicy
 from oda_rl.agents.distilling.simplifying import grounded, simplified
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.policies import rules
@@ -124,16 +124,10 @@ PUSH = ["left", "right"]
         ([[0, 2, 3], [0, 1, 1]], ONE_HOT[[1, 1], :2], "always right"),
         ([[0, 2, 3], [1, 2, 3]], ONE_HOT[:2, :2], "always right"),
         ([[0, 2, 3], [0, 2, 3]], ONE_HOT[:2, :2], "always left"),
-        (
-            [[0, 0, 0], [0, 6, 1]],
-            ONE_HOT[:2, :2],
-            "right if 6·angle + angular velocity > 0, else left",
-        ),
-        (
-            [[0, 0.003, 0], [0.25, 0, -0.5]],
-            ONE_HOT[:2, :2],
-            "right if 3·angle + 500·angular velocity < 250, else left",
-        ),
+        ([[0, 0, 0], [0, 6, 1]], ONE_HOT[:2, :2],
+         "right if 6·angle + angular velocity > 0, else left"),
+        ([[0, 0.003, 0], [0.25, 0, -0.5]], ONE_HOT[:2, :2],
+         "right if 3·angle + 500·angular velocity < 250, else left"),
         ([[0, 0, 7], [3.5, 0, 0]], ONE_HOT[:2, :2], "right if angular velocity < 0.5, else left"),
         (
             [[0, 0, 0], [-1, 2, 0], [1, -2, 30]],
@@ -144,7 +138,7 @@ PUSH = ["left", "right"]
             "  -2·angle + 30·angular velocity + 1   : right",
         ),
     ],
-)
+)  # fmt: skip
 def test_words(scores, outputs, words):
     said = rule(scores, outputs).named(NAMES, PUSH).rules()
     assert re.sub(" +:", " :", said) == re.sub(" +:", " :", words)
@@ -232,15 +226,14 @@ def agent(request):
     return ModelAgent(request.param, seed=0, generations=2).learn(500)
 
 
-def test_an_agent_knows_names_and_bounds_and_from_a_file_says_the_same(agent, tmp_path):
+def test_an_agent_knows_names_and_bounds_and_from_a_file_says_the_same(agent, reloaded):
     said = agent.rules()
     assert "(rad/s)" not in said
     parts = ["push left"]
     if agent.interface.box is not None:
         parts = ["torque = ", "torque (N m) at least -2 and at most 2"]
     assert all(part in said for part in parts)
-    agent.save(tmp_path / "run")
-    again = load_agent(tmp_path / "run")
+    again = reloaded(agent)
     assert again.rules() == said
     seen = agent.visited_states(100, seed=1)
     np.testing.assert_array_equal(again.predict(seen)[0], agent.predict(seen)[0])

@@ -121,15 +121,12 @@ def interrupted(tmp_path):
 
 @pytest.mark.parametrize(
     ("given", "message"),
-    [
-        (["--seed", "3"], "seed is 3: the resumed training has 0"),
-        (["--total-timesteps", "9"], "total_timesteps is 9: the resumed training has 5000"),
-        (["--algo", "fitted"], "has 'two-timescale'"),
-        (["--gamma", "0.5"], "config is"),
-        (["--env-id", "Acrobot-v1"], "env_id is 'Acrobot-v1'"),
-        (["--config", "config.json"], "--resume uses the options of the checkpoint"),
-    ],
-)
+    [(["--seed", "3"], "seed is 3: the resumed training has 0"),
+     (["--total-timesteps", "9"], "total_timesteps is 9: the resumed training has 5000"),
+     (["--algo", "fitted"], "has 'two-timescale'"), (["--gamma", "0.5"], "config is"),
+     (["--env-id", "Acrobot-v1"], "env_id is 'Acrobot-v1'"),
+     (["--config", "config.json"], "--resume uses the options of the checkpoint")],
+)  # fmt: skip
 def test_options_of_another_training_are_refused(given, message, interrupted, capsys):
     assert main(["train", "--resume", "--out", str(interrupted), *given]) == 2
     assert message in capsys.readouterr().err

@@ -66,10 +66,10 @@ def test_an_environment_without_an_id(tmp_path):
 
 
 def test_missing_and_damaged_files(agent, tmp_path):
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        TwoTimescaleAgent.load(tmp_path / "nowhere")
-    with pytest.raises(FileNotFoundError, match="run folder"):
-        TwoTimescaleAgent.load(tmp_path)
+    for load in (TwoTimescaleAgent.load, load_agent):
+        for path in (tmp_path / "nowhere", tmp_path):
+            with pytest.raises(FileNotFoundError, match=f"{path.name}' is no .*run folder"):
+                load(path)
     file = tmp_path / "agent.zip"
     agent.save(file)
     whole = file.read_bytes()
@@ -79,9 +79,14 @@ def test_missing_and_damaged_files(agent, tmp_path):
         file.write_bytes(damaged)
         with pytest.raises(ValueError, match="is damaged"):
             TwoTimescaleAgent.load(file)
+        with pytest.raises(ValueError, match="is damaged"):
+            load_agent(tmp_path)
     save_archive(file, {"kind": "TwoTimescaleAgent", "format": 1}, {})
     with pytest.raises(ValueError, match="is damaged"):
         TwoTimescaleAgent.load(file)
+    save_archive(file, {"kind": "ODAClusterer", "format": 1}, {})
+    with pytest.raises(ValueError, match="holds 'ODAClusterer': it must hold an agent"):
+        load_agent(file)
 
 
 def test_no_bit_of_a_file_changes_unnoticed(tmp_path):
@@ -123,18 +128,6 @@ def test_load_agent_finds_the_class(agent, tmp_path):
     ):  # fmt: skip
         with pytest.raises(ValueError, match=f"holds '{other}"):
             kind.load(tmp_path / path)
-
-
-def test_load_agent_refuses_what_holds_none(tmp_path):
-    for path in (tmp_path, tmp_path / "nowhere"):
-        with pytest.raises(FileNotFoundError, match="run folder"):
-            load_agent(path)
-    (tmp_path / "agent.zip").write_bytes(b"nonsense")
-    with pytest.raises(ValueError, match="damaged"):
-        load_agent(tmp_path)
-    save_archive(tmp_path / "oda.zip", {"kind": "ODAClusterer", "format": 1}, {})
-    with pytest.raises(ValueError, match="holds 'ODAClusterer': it must hold an agent"):
-        load_agent(tmp_path / "oda.zip")
 
 
 def test_a_failed_save_leaves_the_old_file(agent, tmp_path, monkeypatch):

@@ -131,14 +131,9 @@ def test_learning_goes_on_where_it_stopped(algorithm):
 def test_evaluation_stops_training_and_keeps_the_best_model(algorithm, tmp_path):
     stop = StopTrainingOnRewardThreshold(reward_threshold=100, verbose=0)
     evaluation = EvalCallback(
-        monitored(),
-        callback_on_new_best=stop,
-        n_eval_episodes=3,
-        eval_freq=500,
-        log_path=str(tmp_path),
-        best_model_save_path=str(tmp_path),
-        verbose=0,
-    )
+        monitored(), callback_on_new_best=stop, n_eval_episodes=3, eval_freq=500,
+        log_path=str(tmp_path), best_model_save_path=str(tmp_path), verbose=0,
+    )  # fmt: skip
     model = algorithm("CartPole-v1", seed=0).learn(20_000, callback=evaluation)
     assert model.num_timesteps < 20_000
     assert model.num_timesteps % 500 == 0
@@ -267,10 +262,8 @@ def test_log_for_tensorboard(tmp_path):
 
     model = TwoTimescale("CartPole-v1", seed=0, tensorboard_log=tmp_path)
     for steps, options in (
-        (800, {}),
-        (200, {"reset_num_timesteps": False}),
-        (100, {"tb_log_name": "other"}),
-    ):
+        (800, {}), (200, {"reset_num_timesteps": False}), (100, {"tb_log_name": "other"})
+    ):  # fmt: skip
         model.learn(steps, **options)
         model.logger.close()
     assert sorted(path.name for path in tmp_path.iterdir()) == ["TwoTimescale_1", "other_1"]

@@ -110,13 +110,9 @@ def test_toys_script(run_script, tmp_path):
 
 @pytest.mark.parametrize(
     ("name", "file"),
-    [
-        ("benchmarks.clustering", "wbcd.data"),
-        ("reproduce_classification", "wbcd.data"),
-        ("reproduce_infex", "usps.train.gz"),
-        ("reproduce_sgd_gmm", "usps.train.gz"),
-    ],
-)
+    [("benchmarks.clustering", "wbcd.data"), ("reproduce_classification", "wbcd.data"),
+     ("reproduce_infex", "usps.train.gz"), ("reproduce_sgd_gmm", "usps.train.gz")],
+)  # fmt: skip
 def test_missing_files(load_script, tmp_path, name, file):
     script, usual = load_script(name), load_script("common.experiment").DataSelection
     with pytest.raises(FileNotFoundError, match=f"there is no file .*{file}"):

@@ -100,16 +100,13 @@ def test_ridges_of_the_u_matrix_part_clusters():
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
-    [
-        ({"shape": (2, 3, 4)}, "shape is (2, 3, 4): it must be one or two integers"),
-        ({"shape": (2, 0)}, "shape is (2, 0)"),
-        ({"shape": (2.5,)}, "shape is (2.5,)"),
-        ({"shape": 0}, "'shape' parameter"),
-        ({"init": [[0.0]], "shape": 2}, "does not match the number of codevectors"),
-        ({"final_width": 0.0}, "'final_width' parameter"),
-        ({"learning_rate": 1.5}, "'learning_rate' parameter"),
-    ],
-)
+    [({"shape": (2, 3, 4)}, "shape is (2, 3, 4): it must be one or two integers"),
+     ({"shape": (2, 0)}, "shape is (2, 0)"), ({"shape": (2.5,)}, "shape is (2.5,)"),
+     ({"shape": 0}, "'shape' parameter"),
+     ({"init": [[0.0]], "shape": 2}, "does not match the number of codevectors"),
+     ({"final_width": 0.0}, "'final_width' parameter"),
+     ({"learning_rate": 1.5}, "'learning_rate' parameter")],
+)  # fmt: skip
 def test_bad_parameters(parameters, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         SOM(**parameters).fit([[0.0], [1.0]])

@@ -198,13 +198,10 @@ def actors():
 
 @pytest.mark.parametrize(
     ("kind", "spied"),
-    [
-        (agents.FittedQAgent, "multi-discrete from elsewhere"),
-        (agents.FittedQAgent, "box of integers"),
-        (agents.CodevectorAgent, "box"),
-    ],
+    [(agents.FittedQAgent, "multi-discrete from elsewhere"),
+     (agents.FittedQAgent, "box of integers"), (agents.CodevectorAgent, "box")],
     indirect=["spied"],
-)
+)  # fmt: skip
 def test_actors(kind, spied, actors):
     env_id, space = spied
     agent = made(lambda: kind(env_id, seed=0), kind, space)

@@ -15,13 +15,12 @@ classifiers = pytest.mark.parametrize("kind", [oda_rl.ODAClassifier, oda_rl.ODAT
 
 
 @classifiers
-def test_classes_of_the_first_call_are_kept(kind, tmp_path):
+def test_classes_of_the_first_call_are_kept(kind, reloaded):
     one = LABELS == 0
     model = kind(random_state=0).partial_fit(POINTS[one], LABELS[one], classes=[2, 0, 1])
     assert model.classes_.tolist() == [0, 1, 2]
     np.testing.assert_array_equal(model.predict_proba(POINTS)[:, 1:], 0.0)
-    model.save(tmp_path / "model.zip")
-    model = kind.load(tmp_path / "model.zip")
+    model = reloaded(model)
     model.partial_fit(POINTS, LABELS, classes=[0, 1, 2]).partial_fit(POINTS, LABELS)
     assert model.score(POINTS, LABELS) > 0.8
     assert model.predict_proba(POINTS).shape == (120, 3)

@@ -111,16 +111,6 @@ def test_a_doubt_names_constant_components_of_boxes_and_says_if_all_returns_were
     assert said.endswith("returned the same. Components that never changed: wind.")
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("odd", [None, np.ones(2), "much", np.nan])
-def test_an_odd_reward_of_ones_own_loop_is_refused(kind, odd):
-    agent = kind(Toy(), seed=0)
-    observation = agent.env.reset()[0]
-    agent.act(observation)
-    with pytest.raises(ValueError, match="reward|finite"):
-        agent.update(observation, 0, odd, observation, False, False)
-
-
 def test_a_threshold_counts_for_the_rewards_it_is_meant_for():
     def plain():
         return gym.make("CartPole-v1")

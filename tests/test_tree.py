@@ -110,10 +110,8 @@ def test_names_indices_and_functions_are_the_same():
         ODATreeClusterer(resolutions=[["e"]]).fit(table)
     points = table.to_numpy()
     for resolutions in (
-        [[2], np.array([0, 3])],
-        [lambda x: x[:, [2]], (0, 3)],
-        ([2], lambda x: x[:, [0, 3]]),
-    ):
+        [[2], np.array([0, 3])], [lambda x: x[:, [2]], (0, 3)], ([2], lambda x: x[:, [0, 3]])
+    ):  # fmt: skip
         model = ODATreeClusterer(resolutions=resolutions, random_state=0).fit(points)
         np.testing.assert_array_equal(model.labels_, by_name.labels_)
 
@@ -320,12 +318,9 @@ def test_levels_distances_and_densities_are_those_of_the_leaves(kind):
 
 @pytest.mark.parametrize(
     ("kind", "divergence"),
-    [
-        (ODATreeClusterer, "squared_euclidean"),
-        (ODATreeClassifier, "i_divergence"),
-        (ODATreeClusterer, "mahalanobis"),
-    ],
-)
+    [(ODATreeClusterer, "squared_euclidean"), (ODATreeClassifier, "i_divergence"),
+     (ODATreeClusterer, "mahalanobis")],
+)  # fmt: skip
 def test_a_file_goes_on_learning_as_the_model_would(kind, divergence, tmp_path):
     resolutions = None if divergence == "mahalanobis" else [range(2), np.array([1, 2, 3])]
     model, points, labels = stream(kind, 3000, resolutions or [range(4)])
@@ -424,7 +419,7 @@ def waves(n, seed=0):
 @pytest.mark.parametrize(
     ("local_model", "least", "streamed"), [("linear", 0.98, 0.98), ("constant", 0.93, 0.9)]
 )
-def test_a_function_is_learned_at_once_or_from_a_stream(local_model, least, streamed, tmp_path):
+def test_a_function_is_learned_at_once_or_from_a_stream(local_model, least, streamed, reloaded):
     points, targets = waves(3000)
     fresh, truth = waves(500, seed=1)
     settings = {"local_model": local_model, "random_state": 0}
@@ -433,8 +428,7 @@ def test_a_function_is_learned_at_once_or_from_a_stream(local_model, least, stre
     stream = ODATreeRegressor(**settings)
     for rows in np.array_split(np.arange(3000), 3):
         stream.partial_fit(points[rows], targets[rows])
-        stream.save(tmp_path / "tree.zip")
-        stream = ODATreeRegressor.load(tmp_path / "tree.zip")
+        stream = reloaded(stream)
     assert stream.score(fresh, truth) > streamed
 
 

@@ -40,12 +40,11 @@ def own(root):
     del sys.modules["clusters"]
 
 
-def test_an_agent_of_ones_own_learns_and_is_saved(own, tmp_path):
+def test_an_agent_of_ones_own_learns_and_is_saved(own, reloaded):
     agent = own("CartPole-v1", seed=0, n_clusters=90).learn(8_000)
     assert (agent.newest.n_cells, agent.num_timesteps) == (90, 8_000)
     assert agent.evaluate(10, seed=0).mean() > 100.0  # of random play: 22
-    agent.save(tmp_path / "agent.zip")
-    loaded = own.load(tmp_path / "agent.zip", env="CartPole-v1")
+    loaded = reloaded(agent, env="CartPole-v1")
     for one in (agent, loaded):
         one.learn(1_000)
     np.testing.assert_array_equal(loaded.newest.q_values, agent.newest.q_values)

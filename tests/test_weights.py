@@ -23,10 +23,8 @@ WEIGHTS = np.random.default_rng(0).integers(0, 4, 150)
 
 LEARNERS = [
     oda_rl.BatchDeterministicAnnealing(4, random_state=0),
-    oda_rl.LVQ(2, random_state=0),
-    oda_rl.LVQ(2, algorithm="rslvq", random_state=0),
-    oda_rl.SOM((2, 3), random_state=0),
-    oda_rl.SOM((2, 3), init="random", random_state=0),
+    *(oda_rl.LVQ(2, algorithm=name, random_state=0) for name in ("lvq1", "rslvq")),
+    *(oda_rl.SOM((2, 3), init=name, random_state=0) for name in ("pca", "random")),
     oda_rl.SGDGaussianMixture(4, random_state=0),
     oda_rl.SGDGaussianMixture(3, batch_size=8, covariance_type="full", random_state=0),
     oda_rl.StochasticEMGaussianMixture(4, random_state=0),

@@ -35,23 +35,13 @@ def random_world(rng, boxed, quadratic=False, waves=0, cells=0, levels=False, re
     sinusoids[:, D + 1 :] *= 0.02  # as small as fitted ones: single precision adds up
     n_features = codes, *laws.n_reward_features(D, codes, boxed, rows, 1)
     return WorldArrays(
-        boxed,
-        frame,
-        np.array([[0, 1]]),
-        0.3 * rng.normal(size=(LAWS, codes, size, D)),
-        sinusoids,
-        rng.normal(size=(LAWS, D, max(cells, 3))),
-        rng.normal(size=(LAWS, cells, codes, 1 + D, D)),
-        rng.uniform(0.5, 2.0, size=LAWS),
-        np.zeros((0, D)),
-        rng.normal(size=n_features[rewards]),
-        rng.normal(size=(rows, D)),
-        np.array([-20.0, 20.0, -np.inf, np.inf]),
-        np.array([[2.0, 1.0, 0.6], [0.0, -1.0, -1.2]]),
-        np.array([[0, 0], [1, 0], [2, 3], [3, 3]]),
-        rng.normal(size=(LAWS, 5)),
-        rng.normal(size=(6, D + 1)),
-    )
+        boxed, frame, np.array([[0, 1]]), 0.3 * rng.normal(size=(LAWS, codes, size, D)), sinusoids,
+        rng.normal(size=(LAWS, D, max(cells, 3))), rng.normal(size=(LAWS, cells, codes, 1 + D, D)),
+        rng.uniform(0.5, 2.0, size=LAWS), np.zeros((0, D)), rng.normal(size=n_features[rewards]),
+        rng.normal(size=(rows, D)), np.array([-20.0, 20.0, -np.inf, np.inf]),
+        np.array([[2.0, 1.0, 0.6], [0.0, -1.0, -1.2]]), np.array([[0, 0], [1, 0], [2, 3], [3, 3]]),
+        rng.normal(size=(LAWS, 5)), rng.normal(size=(6, D + 1)),
+    )  # fmt: skip
 
 
 def asked(arrays):
@@ -66,14 +56,11 @@ def asked(arrays):
 @pytest.mark.parametrize("boxed", [False, True])
 @pytest.mark.parametrize(
     ("kind", "tolerance"),
-    [
-        ({}, 1e-9),
-        ({"quadratic": True, "levels": True, "rows": 4}, 1e-9),
-        ({"cells": 7, "rewards": 1, "rows": 2}, 1e-9),
-        ({"quadratic": True, "cells": 5, "rewards": 0}, 1e-9),
-        ({"quadratic": True, "waves": 20}, 1e-5),
-    ],
-)
+    [({}, 1e-9), ({"quadratic": True, "levels": True, "rows": 4}, 1e-9),
+     ({"cells": 7, "rewards": 1, "rows": 2}, 1e-9),
+     ({"quadratic": True, "cells": 5, "rewards": 0}, 1e-9),
+     ({"quadratic": True, "waves": 20}, 1e-5)],
+)  # fmt: skip
 def test_a_step_is_what_the_oracle_says(boxed, kind, tolerance):
     rng = np.random.default_rng(len(kind) + 10 * boxed)
     arrays = random_world(rng, boxed, **kind)

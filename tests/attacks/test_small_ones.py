@@ -22,14 +22,9 @@ def test_everything_works_uncompiled(root):
         "import gymnasium as gym; from oda_rl.agents import TwoTimescaleAgent as T;"
         "print(T('CartPole-v1', partition='grid', seed=0).learn(30).num_timesteps)"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", code],
-        env={**os.environ, "NUMBA_DISABLE_JIT": "1"},
-        cwd=root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    plain = {**os.environ, "NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-c", code]
+    run = subprocess.run(command, env=plain, cwd=root, capture_output=True, text=True, check=False)
     assert run.stdout == "30\n", run.stderr
 
 
@@ -59,13 +54,9 @@ def thread():
 def test_an_agent_belongs_to_one_thread_at_a_time(thread):
     agent, (start, end) = TwoTimescaleAgent(Toy(), seed=0), thread
     start(lambda wait: agent.learn(30, callback=lambda agent: wait(None)))
-    for use in (
-        lambda: agent.learn(10),
-        lambda: agent.act(np.zeros(2)),
-        lambda: agent.save("never.zip"),
-    ):
+    for use, given in ((agent.learn, 10), (agent.act, np.zeros(2)), (agent.save, "never.zip")):
         with pytest.raises(RuntimeError, match="TwoTimescaleAgent, which belongs to one thread"):
-            use()
+            use(given)
     end()
     assert agent.learn(10).num_timesteps == 40
 
@@ -81,13 +72,9 @@ def tree():
 def test_an_estimator_belongs_to_one_thread_while_it_learns(tree, thread):
     (tree, points, view), (start, end) = tree, thread
     start(lambda wait: (view(wait), tree.partial_fit(points)))
-    for use in (
-        lambda: tree.fit(points),
-        lambda: tree.predict(points),
-        lambda: tree.save("never.zip"),
-    ):
+    for use, given in ((tree.fit, points), (tree.predict, points), (tree.save, "never.zip")):
         with pytest.raises(RuntimeError, match="ODATreeClusterer, which belongs to one thread"):
-            use()
+            use(given)
     end()
     assert len(tree.predict(points)) == 60
 

@@ -28,18 +28,11 @@ def set_in(*keys):
 
 @pytest.mark.parametrize(
     "keys",
-    [
-        *[(key,) for key in ("kind", "env_id", "training_seconds", HOSTILE)],
-        *[("env_spec", key) for key in ("id", "module", "max_episode_steps", HOSTILE)],
-        ("env_spec", "kwargs", HOSTILE),
-        ("env_spec", "kwargs", "gravity"),
-        ("config", HOSTILE),
-        ("config", "gamma"),
-        ("interface", "dtype"),
-        ("versions", HOSTILE),
-        ("rngs", "env"),
-    ],
-)
+    [*[(key,) for key in ("kind", "env_id", "training_seconds", HOSTILE)],
+     *[("env_spec", key) for key in ("id", "module", "max_episode_steps", HOSTILE)],
+     ("env_spec", "kwargs", HOSTILE), ("env_spec", "kwargs", "gravity"), ("config", HOSTILE),
+     ("config", "gamma"), ("interface", "dtype"), ("versions", HOSTILE), ("rngs", "env")],
+)  # fmt: skip
 def test_errors_escape_what_a_file_says(keys, small_agent, changed, capfd):
     path = changed(small_agent, set_in(*keys))
     assert main(["evaluate", str(path), "--episodes", "1"]) == 2
