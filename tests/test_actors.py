@@ -287,13 +287,11 @@ def test_bad_arguments():
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [
-        (["--workers", "0"], "workers is 0: it must be an integer of at least 1"),
-        (["--address", "tcp://here:8786"], "address is 'tcp://here:8786': it needs --workers"),
-        (["--workers", "2", "--algo", "two-timescale"], "'two-timescale', which has no actors"),
-    ],
+    [(["--workers", "0"], "workers is 0: it must be an integer of at least 1"),
+     (["--address", "tcp://here:8786"], "address is 'tcp://here:8786': it needs --workers"),
+     (["--workers", "2", "--algo", "two-timescale"], "'two-timescale', which has no actors")],
     ids=lambda one: one[-1] if isinstance(one, list) else "",
-)
+)  # fmt: skip
 def test_options_that_are_refused(words, message, tmp_path, capsys):
     folder = tmp_path / "run"
     assert main(["train", "--total-timesteps", "100", "--out", str(folder), *words]) == 2

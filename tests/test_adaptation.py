@@ -84,13 +84,11 @@ def test_composite_observations_are_flattened(kind, space, n_features):
 @kinds
 @pytest.mark.parametrize(
     ("space", "best", "n_actions"),
-    [
-        (spaces.MultiDiscrete([2, 3], start=[5, 0]), (6, 2), 6),
-        (spaces.MultiDiscrete([[2, 2], [1, 2]]), ((1, 0), (0, 1)), 8),
-        (spaces.MultiBinary(3), (1, 0, 1), 8),
-        (spaces.Box(np.array([-1.0, 0.0]), np.array([1.0, 4.0]), dtype=np.float64), (1.0, 2.0), 9),
-    ],
-)
+    [(spaces.MultiDiscrete([2, 3], start=[5, 0]), (6, 2), 6),
+     (spaces.MultiDiscrete([[2, 2], [1, 2]]), ((1, 0), (0, 1)), 8),
+     (spaces.MultiBinary(3), (1, 0, 1), 8),
+     (spaces.Box(np.array([-1.0, 0.0]), np.array([1.0, 4.0]), dtype=np.float64), (1.0, 2.0), 9)],
+)  # fmt: skip
 def test_combinations_of_actions_are_offered(kind, space, best, n_actions):
     env = Combined(BOX, space, np.array(best))
     agent = kind(env, seed=0, action_bins=3, **near_sighted(kind))
@@ -116,16 +114,14 @@ def test_combinations_of_actions_are_offered(kind, space, best, n_actions):
 
 @pytest.mark.parametrize(
     ("space", "wrong", "why"),
-    [
-        (MIXED, {"place": [0.0, 0.0]}, "dictionary with the keys"),
-        (MIXED, {"place": [0.0], "lamp": 1, "rest": ([0, 0], [0, 0])}, r"shape \(1,\)"),
-        (MIXED, {"place": [[0.0, 0.0]], "lamp": [1, 2], "rest": ([[0, 0]], [[0, 0]])}, "different"),
-        (spaces.Tuple([BOX, BOX]), [[0.0, 0.0], [0.0, 0.0]], "tuple of 2"),
-        (spaces.Discrete(3), 1.5, "must be one of Discrete"),
-        (spaces.Discrete(3), "b", "must hold real numbers"),
-        (spaces.MultiDiscrete([3, 2]), [3, 1], "must be one of MultiDiscrete"),
-    ],
-)
+    [(MIXED, {"place": [0.0, 0.0]}, "dictionary with the keys"),
+     (MIXED, {"place": [0.0], "lamp": 1, "rest": ([0, 0], [0, 0])}, r"shape \(1,\)"),
+     (MIXED, {"place": [[0.0, 0.0]], "lamp": [1, 2], "rest": ([[0, 0]], [[0, 0]])}, "different"),
+     (spaces.Tuple([BOX, BOX]), [[0.0, 0.0], [0.0, 0.0]], "tuple of 2"),
+     (spaces.Discrete(3), 1.5, "must be one of Discrete"),
+     (spaces.Discrete(3), "b", "must hold real numbers"),
+     (spaces.MultiDiscrete([3, 2]), [3, 1], "must be one of MultiDiscrete")],
+)  # fmt: skip
 def test_observations_of_other_spaces_are_refused(space, wrong, why):
     agent = TwoTimescaleAgent(Combined(space, spaces.Discrete(2)), seed=0)
     with pytest.raises(ValueError, match=f"(?s)it must be one of .*{why}"):

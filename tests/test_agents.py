@@ -67,11 +67,9 @@ def test_a_loop_of_ones_own_gives_the_same_bits(kind, env_id, steps, settings):
 
 @pytest.mark.parametrize(
     ("kind", "settings"),
-    [
-        (TwoTimescaleAgent, {"exploration_decay": 1e9, "exploration": 0.5}),
-        (FittedQAgent, {"exploration": 10.0, "confirm_episodes": 0}),
-    ],
-)
+    [(TwoTimescaleAgent, {"exploration_decay": 1e9, "exploration": 0.5}),
+     (FittedQAgent, {"exploration": 10.0, "confirm_episodes": 0})],
+)  # fmt: skip
 def test_predict_explores_as_training_would(kind, settings):
     agent = kind(BARTO, seed=0, **settings).learn(600 if kind is FittedQAgent else 2000)
     epsilon = agent._engine.epsilon

@@ -74,11 +74,9 @@ def short_run(tmp_path_factory):
 
 @pytest.mark.parametrize(
     ("algo", "options"),
-    [
-        ("two-timescale", "--partition som --total-timesteps 3000"),
-        ("codevector", "--env-id Pendulum-v1 --action-bins 3 --total-timesteps 500"),
-    ],
-)
+    [("two-timescale", "--partition som --total-timesteps 3000"),
+     ("codevector", "--env-id Pendulum-v1 --action-bins 3 --total-timesteps 500")],
+)  # fmt: skip
 def test_train_in_other_ways(algo, options, tmp_path, capsys):
     out = tmp_path / "run"
     train(algo, out, *options.split(), "--n-eval-episodes", "3")
@@ -167,12 +165,10 @@ def test_the_algorithm_decides_on_the_options(form):
 
 @pytest.mark.parametrize(
     ("algo", "own"),
-    [
-        ("fitted", ("--gamma", "Discount factor", "--trace-decay", "--max-transitions")),
-        ("two-timescale", ("--gamma", "Discount factor", "--trace-decay", "--warmup-steps")),
-        ("model", ("--random-steps", "before the world is learned", "--action-bins", "affine")),
-    ],
-)
+    [("fitted", ("--gamma", "Discount factor", "--trace-decay", "--max-transitions")),
+     ("two-timescale", ("--gamma", "Discount factor", "--trace-decay", "--warmup-steps")),
+     ("model", ("--random-steps", "before the world is learned", "--action-bins", "affine"))],
+)  # fmt: skip
 def test_help_explains_every_option(algo, own, capsys):
     with pytest.raises(SystemExit) as stop:
         parse(["train", "--algo", algo, "--help"])

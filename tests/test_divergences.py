@@ -89,14 +89,12 @@ def test_far_from_the_origin_euclidean_divergences_do_not_cancel():
 
 @pytest.mark.parametrize(
     ("divergence", "points", "message"),
-    [
-        (IDivergence(), [[1.0, -0.1]], "X >= 0, got -0.1"),
-        (ItakuraSaito(), [[1.0, 0.0]], "X > 0, got 0.0"),
-        (Mahalanobis(MATRIX), [[1.0, 2.0, 3.0]], "2 features, X has 3"),
-        (CASES["own"][0], [[1.0, 1e4]], "row 0 of X"),
-        (BregmanDivergence(lambda x: x, lambda x: x), [[1.0, 2.0]], "shape \\(1,\\)|shape"),
-    ],
-)
+    [(IDivergence(), [[1.0, -0.1]], "X >= 0, got -0.1"),
+     (ItakuraSaito(), [[1.0, 0.0]], "X > 0, got 0.0"),
+     (Mahalanobis(MATRIX), [[1.0, 2.0, 3.0]], "2 features, X has 3"),
+     (CASES["own"][0], [[1.0, 1e4]], "row 0 of X"),
+     (BregmanDivergence(lambda x: x, lambda x: x), [[1.0, 2.0]], "shape \\(1,\\)|shape")],
+)  # fmt: skip
 def test_points_outside_the_domain(divergence, points, message):
     with pytest.raises(ValueError, match=message):
         divergence.check(np.array(points))

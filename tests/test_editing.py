@@ -196,19 +196,17 @@ def test_conditions_are_read(text, row):
 
 @pytest.mark.parametrize(
     ("edit", "message"),
-    [
-        (lambda e: e.lock(2), "cell is 2: it must be an integer from 0 to 1"),
-        (lambda e: e.forbid("push up"), "action is 'push up': it must be one of"),
-        (lambda e: e.forbid(0, "angle > 1"), "'angle > 1', with 'angle': it must name one of"),
-        (lambda e: e.forbid(0, "x[0] ~ 1"), "it must be comparisons"),
-        (lambda e: e.forbid(0, "x[0] >= 4"), "by > or <, .* 'x.2. > 3.5' means at least 4"),
-        (lambda e: e.forbid(0, "1 > 0"), "it must depend on the observation"),
-        (lambda e: e.forbid(0, "x[0] > 1e400"), "it must name one of"),
-        (lambda e: e.where("x[0] > 1 and x[0] < 0", 1), "which holds nowhere"),
-        (lambda e: e.forbid(1, "x[2] > 1").where("x[2] > 2", 1), "no earlier edit locks"),
-        (lambda e: e.lock(1).where("x[0] + 2*x[1] + 40*x[2] + 6*x[3] > 9", 0), "no earlier edit"),
-    ],
-)
+    [(lambda e: e.lock(2), "cell is 2: it must be an integer from 0 to 1"),
+     (lambda e: e.forbid("push up"), "action is 'push up': it must be one of"),
+     (lambda e: e.forbid(0, "angle > 1"), "'angle > 1', with 'angle': it must name one of"),
+     (lambda e: e.forbid(0, "x[0] ~ 1"), "it must be comparisons"),
+     (lambda e: e.forbid(0, "x[0] >= 4"), "by > or <, .* 'x.2. > 3.5' means at least 4"),
+     (lambda e: e.forbid(0, "1 > 0"), "it must depend on the observation"),
+     (lambda e: e.forbid(0, "x[0] > 1e400"), "it must name one of"),
+     (lambda e: e.where("x[0] > 1 and x[0] < 0", 1), "which holds nowhere"),
+     (lambda e: e.forbid(1, "x[2] > 1").where("x[2] > 2", 1), "no earlier edit locks"),
+     (lambda e: e.lock(1).where("x[0] + 2*x[1] + 40*x[2] + 6*x[3] > 9", 0), "no earlier edit")],
+)  # fmt: skip
 def test_errors_say_what_would_be_right(edit, message):
     with pytest.raises(ValueError, match=message):
         edit(UPRIGHT.named(NAMES, ACTIONS).edit())

@@ -130,19 +130,17 @@ def put(**values):
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [
-        (put(weights=lambda a: a[:-1]), "weights has shape"),
-        (put(means=lambda a: a * np.nan), "means.* is nan"),
-        (put(means=lambda a: a.astype(np.float32)), "has 2 dtypes"),
-        (put(means=lambda a: a.astype(np.int64)), "must be of float64"),
-        (put(precisions=lambda a: a[:, :1]), "must have 2 columns"),
-        (put(precisions=lambda a: -a), "must be a number in"),
-        (put(progress=lambda a: a[:-8]), "another size"),
-        (lambda model: delattr(model, "_rules"), "only some"),
-        (lambda model: setattr(model, "more", 1), "unknown attribute"),
-        (lambda model: setattr(model, "_rules", model._rules._replace(period=0)), "period is 0"),
-    ],
-)
+    [(put(weights=lambda a: a[:-1]), "weights has shape"),
+     (put(means=lambda a: a * np.nan), "means.* is nan"),
+     (put(means=lambda a: a.astype(np.float32)), "has 2 dtypes"),
+     (put(means=lambda a: a.astype(np.int64)), "must be of float64"),
+     (put(precisions=lambda a: a[:, :1]), "must have 2 columns"),
+     (put(precisions=lambda a: -a), "must be a number in"),
+     (put(progress=lambda a: a[:-8]), "another size"),
+     (lambda model: delattr(model, "_rules"), "only some"),
+     (lambda model: setattr(model, "more", 1), "unknown attribute"),
+     (lambda model: setattr(model, "_rules", model._rules._replace(period=0)), "period is 0")],
+)  # fmt: skip
 def test_invalid_mixtures(change, message, tmp_path):
     with pytest.raises(ValueError, match=f"could not be loaded: .*{message}"):
         SGDGaussianMixture.load(changed(SGDGaussianMixture, tmp_path / "model.zip", change))

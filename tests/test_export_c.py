@@ -64,13 +64,11 @@ def test_predictions_are_those_of_python(name, tmp_path):
 
 @pytest.mark.parametrize(
     ("model", "size", "offset"),
-    [
-        (oda_rl.ODAClusterer(6, random_state=0), 1e-15, 0.0),
-        (oda_rl.ODAClassifier(12, random_state=0), 1.0, 1e4),
-        (oda_rl.ODAClassifier(12, fine_tuning="mrslvq", random_state=0), 1e14, 0.0),
-        (oda_rl.SGDGaussianMixture(4, tol=1e-2, random_state=0), 1e-3, 30.0),
-    ],
-)
+    [(oda_rl.ODAClusterer(6, random_state=0), 1e-15, 0.0),
+     (oda_rl.ODAClassifier(12, random_state=0), 1.0, 1e4),
+     (oda_rl.ODAClassifier(12, fine_tuning="mrslvq", random_state=0), 1e14, 0.0),
+     (oda_rl.SGDGaussianMixture(4, tol=1e-2, random_state=0), 1e-3, 30.0)],
+)  # fmt: skip
 def test_scale_and_offset_do_not_matter(model, size, offset, tmp_path):
     X = (MOONS * size + offset).astype(np.float32)
     predicted, header = run(model.fit(X, SIDES), tmp_path, X)

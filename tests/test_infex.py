@@ -381,12 +381,10 @@ def test_one_sample_and_equal_samples(objective, kernel):
 
 @pytest.mark.parametrize(
     ("model", "alone", "farthest"),
-    [
-        (KernelVectorQuantization(1.0, candidates=[[0.0], [1.0]]), 2, "4"),
-        (ConvexClustering(1.0, kernel="epanechnikov", candidates=[[0.0], [1.0]]), 2, "4"),
-        (ConvexClustering(0.01, candidates=[[0.0], [1.0]]), 2, "4"),
-    ],
-)
+    [(KernelVectorQuantization(1.0, candidates=[[0.0], [1.0]]), 2, "4"),
+     (ConvexClustering(1.0, kernel="epanechnikov", candidates=[[0.0], [1.0]]), 2, "4"),
+     (ConvexClustering(0.01, candidates=[[0.0], [1.0]]), 2, "4")],
+)  # fmt: skip
 def test_uncovered_samples_are_named(model, alone, farthest):
     message = f"{alone} samples, the first in row 2, have no candidate .* farthest is at {farthest}"
     with pytest.raises(ValueError, match=message):

@@ -461,16 +461,14 @@ def test_constant_features_change_nothing_else(learner):
 
 @pytest.mark.parametrize(
     ("floor", "more", "message"),
-    [
-        (0.0, {}, "The 'variance_floor' parameter of"),
-        (np.inf, {}, "The 'variance_floor' parameter of"),
-        ([1.0, 2.0], {}, "variance_floor is [1.0, 2.0]: it must be above 0, of shape () or (3,)"),
-        ([1.0, 0.0, 1.0], {}, "variance_floor is [1.0, 0.0, 1.0]: it must be above 0"),
-        ([1.0, np.nan, 1.0], {}, "Input variance_floor contains NaN"),
-        ([1.0] * 3, {"covariance_type": "tied_spherical"}, "it must be above 0, of shape ()"),
-        (1e-40, {}, "variance_floor is 1e-40: it must be at least 1e-30 times the mean variance"),
-    ],
-)
+    [(0.0, {}, "The 'variance_floor' parameter of"),
+     (np.inf, {}, "The 'variance_floor' parameter of"),
+     ([1.0, 2.0], {}, "variance_floor is [1.0, 2.0]: it must be above 0, of shape () or (3,)"),
+     ([1.0, 0.0, 1.0], {}, "variance_floor is [1.0, 0.0, 1.0]: it must be above 0"),
+     ([1.0, np.nan, 1.0], {}, "Input variance_floor contains NaN"),
+     ([1.0] * 3, {"covariance_type": "tied_spherical"}, "it must be above 0, of shape ()"),
+     (1e-40, {}, "variance_floor is 1e-40: it must be at least 1e-30 times the mean variance")],
+)  # fmt: skip
 @pytest.mark.parametrize(
     "kind", [SGDGaussianMixture, StochasticEMGaussianMixture, DistributedGaussianMixture]
 )
@@ -513,15 +511,13 @@ def test_it_is_no_worse_than_em_from_k_means(name):
 
 @pytest.mark.parametrize(
     ("parameters", "message"),
-    [
-        ({"n_components": 5}, "Expected n_samples >= n_components but got n_components = 5"),
-        ({"means_init": [[0.0]], "n_components": 2}, "means_init has shape (1, 1)"),
-        ({"learning_rate": 1.0}, "'learning_rate' parameter"),
-        ({"forgetting": -0.1}, "'forgetting' parameter"),
-        ({"covariance_type": "tied"}, "'covariance_type' parameter"),
-        ({"batch_size": 0}, "'batch_size' parameter"),
-    ],
-)
+    [({"n_components": 5}, "Expected n_samples >= n_components but got n_components = 5"),
+     ({"means_init": [[0.0]], "n_components": 2}, "means_init has shape (1, 1)"),
+     ({"learning_rate": 1.0}, "'learning_rate' parameter"),
+     ({"forgetting": -0.1}, "'forgetting' parameter"),
+     ({"covariance_type": "tied"}, "'covariance_type' parameter"),
+     ({"batch_size": 0}, "'batch_size' parameter")],
+)  # fmt: skip
 def test_bad_parameters(parameters, message):
     with pytest.raises(ValueError, match=re.escape(message)):
         SGDGaussianMixture(**parameters).fit([[0.0], [1.0], [2.0]])

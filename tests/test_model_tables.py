@@ -285,12 +285,10 @@ def test_door_and_key():
 
 @pytest.mark.parametrize(
     ("kind", "drawn"),
-    [
-        (partial(DeepSea, 3, swap=None), "A  \n   \n  G"),
-        (TwoRooms, "     #    G\n     #     \n           \n     #     \nA    #     "),
-        (DoorKey, "#####\n#K# #\n# D #\n#v#G#\n#####"),
-    ],
-)
+    [(partial(DeepSea, 3, swap=None), "A  \n   \n  G"),
+     (TwoRooms, "     #    G\n     #     \n           \n     #     \nA    #     "),
+     (DoorKey, "#####\n#K# #\n# D #\n#v#G#\n#####")],
+)  # fmt: skip
 def test_worlds_on_a_grid_are_drawn(kind, drawn):
     text, image = kind(render_mode="ansi"), kind(render_mode="rgb_array")
     for env in (text, image):

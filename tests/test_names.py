@@ -108,17 +108,15 @@ def test_what_has_no_name_is_numbered():
 
 @pytest.mark.parametrize(
     ("make", "message"),
-    [
-        (lambda: FittedQAgent("CartPole-v1", names=list("abca")), "names has 'a' twice"),
-        (lambda: FittedQAgent("CartPole-v1", names="abcd"), "names is 'abcd': .* sequence of 4"),
-        (lambda: FittedQAgent("CartPole-v1", names=3), "names is 3: .* a sequence of 4"),
-        (lambda: FittedQAgent("CartPole-v1", names=[1, 2, 3, 4]), "names has 1: .* a string"),
-        (lambda: FittedQAgent("CartPole-v1", action_names=["a\n", "b"]), "printable characters"),
-        (lambda: FittedQAgent(House(), action_names=list("abc")), "name for each of 2 components"),
-        (lambda: FittedQAgent(House(action_names=list("abc"))), "metadata.'action_names'. is "),
-        (lambda: FittedQAgent(House(component_names=["a"])), "metadata.'component_names'. is "),
-    ],
-)
+    [(lambda: FittedQAgent("CartPole-v1", names=list("abca")), "names has 'a' twice"),
+     (lambda: FittedQAgent("CartPole-v1", names="abcd"), "names is 'abcd': .* sequence of 4"),
+     (lambda: FittedQAgent("CartPole-v1", names=3), "names is 3: .* a sequence of 4"),
+     (lambda: FittedQAgent("CartPole-v1", names=[1, 2, 3, 4]), "names has 1: .* a string"),
+     (lambda: FittedQAgent("CartPole-v1", action_names=["a\n", "b"]), "printable characters"),
+     (lambda: FittedQAgent(House(), action_names=list("abc")), "name for each of 2 components"),
+     (lambda: FittedQAgent(House(action_names=list("abc"))), "metadata.'action_names'. is "),
+     (lambda: FittedQAgent(House(component_names=["a"])), "metadata.'component_names'. is ")],
+)  # fmt: skip
 def test_bad_names_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()

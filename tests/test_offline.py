@@ -227,16 +227,14 @@ def test_combined_actions_are_numbered():
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
-    [
-        ("actions", [1, 2, 3, 0, 1, 2], r"actions\[3\] is 0: it must be an integer from 1 to 3"),
-        ("actions", [1, 1.5] * 3, r"actions\[1\] is 1.5: it must be an integer from 1 to 3"),
-        ("actions", [np.nan] * 6, r"actions\[0\] is nan"),
-        ("actions", ["left"] * 6, "dtype <U4: it must have shape"),
-        ("observations", np.zeros((6, 3)), r"observations has shape \(6, 3\): it must be \(2,\)"),
-        ("next_observations", np.full((6, 2), np.inf), r"next_observations\[0\] is .*not finite"),
-        ("observations", np.full((6, 2), "x"), "observation is of <U1: it must hold real numbers"),
-    ],
-)
+    [("actions", [1, 2, 3, 0, 1, 2], r"actions\[3\] is 0: it must be an integer from 1 to 3"),
+     ("actions", [1, 1.5] * 3, r"actions\[1\] is 1.5: it must be an integer from 1 to 3"),
+     ("actions", [np.nan] * 6, r"actions\[0\] is nan"),
+     ("actions", ["left"] * 6, "dtype <U4: it must have shape"),
+     ("observations", np.zeros((6, 3)), r"observations has shape \(6, 3\): it must be \(2,\)"),
+     ("next_observations", np.full((6, 2), np.inf), r"next_observations\[0\] is .*not finite"),
+     ("observations", np.full((6, 2), "x"), "observation is of <U1: it must hold real numbers")],
+)  # fmt: skip
 def test_what_does_not_fit_the_spaces_is_refused(name, value, message):
     with pytest.raises(ValueError, match=message):
         read_steps(Transitions.of(changed(name, value)), interface(*LINE))

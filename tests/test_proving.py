@@ -98,13 +98,11 @@ def test_where_two_scores_are_equal_the_first_decides_and_a_proof_reads_well():
 
 @pytest.mark.parametrize(
     ("box", "message"),
-    [
-        ({"speed": (0, 1)}, "component is 'speed': it must be one of"),
-        ({0: (1, 0)}, r"box\[0\] is \(1, 0\): it must be \(lower, upper\)"),
-        ({0: (np.nan, 0)}, r"it must be \(lower, upper\)"),
-        ({0: 3}, r"box\[0\] is 3: it must be \(lower, upper\)"),
-    ],
-)
+    [({"speed": (0, 1)}, "component is 'speed': it must be one of"),
+     ({0: (1, 0)}, r"box\[0\] is \(1, 0\): it must be \(lower, upper\)"),
+     ({0: (np.nan, 0)}, r"it must be \(lower, upper\)"),
+     ({0: 3}, r"box\[0\] is 3: it must be \(lower, upper\)")],
+)  # fmt: skip
 def test_boxes_are_checked(box, message):
     with pytest.raises(ValueError, match=message):
         EDITED[0].prove(box)

@@ -226,17 +226,15 @@ def test_batch_annealing_finds_no_more_than_there_is():
 
 @pytest.mark.parametrize(
     ("estimator", "message"),
-    [
-        (StochasticVQ(2.5), r"'n_clusters' parameter .* Got 2.5 instead"),
-        (StochasticVQ(21), r"n_samples=20 should be >= n_clusters=21 to begin\."),
-        (StochasticVQ(2, init=np.zeros((3, 2))), r"initial codevectors \(3, 2\) .* \(2, 2\)"),
-        (StochasticVQ(2, init=np.zeros((2, 3))), r"initial codevectors \(2, 3\) .* \(2, 2\)"),
-        (StochasticVQ(1, init=[[np.nan, 0.0]]), r"Input init contains NaN"),
-        (LVQ(algorithm="lvq4"), r"'algorithm' parameter .* Got 'lvq4' instead"),
-        (LVQ(1, init=np.zeros((3, 2))), r"initial codevectors \(3, 2\) .* \(2, 2\)"),
-        (BatchDeterministicAnnealing(cooling=1.0), r"'cooling' parameter .* Got 1.0 instead"),
-    ],
-)
+    [(StochasticVQ(2.5), r"'n_clusters' parameter .* Got 2.5 instead"),
+     (StochasticVQ(21), r"n_samples=20 should be >= n_clusters=21 to begin\."),
+     (StochasticVQ(2, init=np.zeros((3, 2))), r"initial codevectors \(3, 2\) .* \(2, 2\)"),
+     (StochasticVQ(2, init=np.zeros((2, 3))), r"initial codevectors \(2, 3\) .* \(2, 2\)"),
+     (StochasticVQ(1, init=[[np.nan, 0.0]]), r"Input init contains NaN"),
+     (LVQ(algorithm="lvq4"), r"'algorithm' parameter .* Got 'lvq4' instead"),
+     (LVQ(1, init=np.zeros((3, 2))), r"initial codevectors \(3, 2\) .* \(2, 2\)"),
+     (BatchDeterministicAnnealing(cooling=1.0), r"'cooling' parameter .* Got 1.0 instead")],
+)  # fmt: skip
 def test_bad_arguments(estimator, message):
     points = np.arange(40.0).reshape(20, 2)
     with pytest.raises(ValueError, match=message):

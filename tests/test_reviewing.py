@@ -85,12 +85,10 @@ def test_the_figure_shows_both_and_the_region():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ((UPRIGHT, continuous(1, 2, 1), STATES), "after takes observations of 2 components"),
-        ((UPRIGHT, UPRIGHT, STATES[:, :3]), r"states has shape \(3000, 3\): it must be \(n, 4\)"),
-        ((UPRIGHT, 3, STATES), "after is of type int: it must be a policy, or an agent"),
-    ],
-)
+    [((UPRIGHT, continuous(1, 2, 1), STATES), "after takes observations of 2 components"),
+     ((UPRIGHT, UPRIGHT, STATES[:, :3]), r"states has shape \(3000, 3\): it must be \(n, 4\)"),
+     ((UPRIGHT, 3, STATES), "after is of type int: it must be a policy, or an agent")],
+)  # fmt: skip
 def test_what_cannot_be_compared(arguments, message):
     with pytest.raises(ValueError, match=message):
         diff(*arguments)

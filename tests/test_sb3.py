@@ -332,12 +332,10 @@ def test_evaluate_policy_in_several_environments(algorithm):
 
 @pytest.mark.parametrize(
     ("algorithm", "kind"),
-    [
-        *((algorithm, DummyVecEnv) for algorithm in PAIRS),
-        pytest.param(TwoTimescale, forked, id="TwoTimescale-SubprocVecEnv"),
-    ],
+    [*((algorithm, DummyVecEnv) for algorithm in PAIRS),
+     pytest.param(TwoTimescale, forked, id="TwoTimescale-SubprocVecEnv")],
     ids=lambda kind: getattr(kind, "__name__", "SubprocVecEnv"),
-)
+)  # fmt: skip
 def test_several_environments_teach_what_gymnasiums_do(algorithm, kind):
     env = kind([short] * 4)
     steps = steps_for(algorithm, 1600, 600)

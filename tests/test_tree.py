@@ -257,12 +257,10 @@ def test_digits_are_learned_coarse_to_fine():
 
 @pytest.mark.parametrize(
     ("points", "factor"),
-    [
-        (load_digits().data, 1.15),
-        (make_blobs(2000, n_features=4, centers=30, random_state=0)[0], 1.25),
-        (np.random.default_rng(0).random((3000, 2)), 1.25),
-    ],
-)
+    [(load_digits().data, 1.15),
+     (make_blobs(2000, n_features=4, centers=30, random_state=0)[0], 1.25),
+     (np.random.default_rng(0).random((3000, 2)), 1.25)],
+)  # fmt: skip
 def test_distortion_is_near_that_of_the_flat_codebook(points, factor):
     model = ODATreeClusterer(max_depth=3, random_state=0).fit(points)
     flat = ODAClusterer(model.n_leaves_, random_state=0).fit(points)
@@ -350,15 +348,13 @@ def test_files_refuse_code(tmp_path):
 
 @pytest.mark.parametrize(
     ("resolutions", "error", "message"),
-    [
-        ([[0], [4]], ValueError, r"resolutions\[1\] must have .* indices from 0 to 3, got \[4\]"),
-        ([[0.0]], ValueError, r"resolutions\[0\] must have names of features, or indices"),
-        (["ab"], TypeError, "must be a function or a sequence of features, got 'ab'"),
-        ([[]], ValueError, "must have names of features"),
-        ([lambda x: x[:-1]], ValueError, r"must return shape \(600, d'\), got \(599, 4\)"),
-        ([lambda x: x * np.nan], ValueError, r"resolutions\[0\] must return finite numbers"),
-    ],
-)
+    [([[0], [4]], ValueError, r"resolutions\[1\] must have .* indices from 0 to 3, got \[4\]"),
+     ([[0.0]], ValueError, r"resolutions\[0\] must have names of features, or indices"),
+     (["ab"], TypeError, "must be a function or a sequence of features, got 'ab'"),
+     ([[]], ValueError, "must have names of features"),
+     ([lambda x: x[:-1]], ValueError, r"must return shape \(600, d'\), got \(599, 4\)"),
+     ([lambda x: x * np.nan], ValueError, r"resolutions\[0\] must return finite numbers")],
+)  # fmt: skip
 def test_resolutions_that_can_not_be(resolutions, error, message):
     model, points = ODATreeClusterer(resolutions=resolutions, random_state=0), positive()
     with pytest.raises(error, match=message):

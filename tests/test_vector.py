@@ -183,13 +183,11 @@ def test_processes_and_loose_environments(kind):
 @kinds
 @pytest.mark.parametrize(
     ("observations", "actions", "best"),
-    [
-        (MIXED, spaces.MultiDiscrete([2, 3]), (1, 2)),
-        (spaces.Discrete(12, start=-2), spaces.Box(-1.0, 1.0, (1,)), (-1.0,)),
-        (BOX, spaces.Discrete(3, start=4), 5),
-    ],
+    [(MIXED, spaces.MultiDiscrete([2, 3]), (1, 2)),
+     (spaces.Discrete(12, start=-2), spaces.Box(-1.0, 1.0, (1,)), (-1.0,)),
+     (BOX, spaces.Discrete(3, start=4), 5)],
     ids=["mixed", "numbered", "plain"],
-)
+)  # fmt: skip
 def test_other_spaces(kind, observations, actions, best):
     def make():
         return Combined(observations, actions, np.array(best, dtype=actions.dtype))

@@ -324,12 +324,10 @@ def test_noise_alone_does_not_lead_too_far():
 
 @pytest.mark.parametrize(
     ("effect", "trusted", "said"),
-    [
-        (0.0, True, ", but nothing else depends on it"),
-        (0.05, False, " (R² -0.09), and the reward depends on it"),
-        (1.0, False, "R² of the change of lamp, which rewards depend on most, is -0.09"),
-    ],
-)
+    [(0.0, True, ", but nothing else depends on it"),
+     (0.05, False, " (R² -0.09), and the reward depends on it"),
+     (1.0, False, "R² of the change of lamp, which rewards depend on most, is -0.09")],
+)  # fmt: skip
 def test_a_component_predicted_worse_than_by_its_mean_is_named(effect, trusted, said):
     """It jumps at random, and matters or does not."""
     rng = np.random.default_rng(0)
@@ -348,16 +346,14 @@ def test_a_component_predicted_worse_than_by_its_mean_is_named(effect, trusted, 
 
 @pytest.mark.parametrize(
     ("errors", "trusted", "said"),
-    [
-        ((0.1, 50, 0.9, 0.8, 0.99), True, "0.80"),
-        ((0.1, 50, np.nan, np.nan, 0.99), True, "off by 0.1"),
-        ((0.7, 50, 0.9, 0.8, 0.99), False, "50 steps ahead it is off by 0.7"),
-        ((np.nan, 50, 0.9, 0.8, 0.99), False, "nan"),
-        ((0.1, 50, 0.35, 0.54, 0.99), False, "precision 0.35"),
-        ((0.1, 50, np.nan, 0.0, 0.99), False, "recall 0.00"),
-        ((0.1, 50, 0.9, 0.8, -0.5), False, "R² of rewards is -0.5"),
-    ],
-)
+    [((0.1, 50, 0.9, 0.8, 0.99), True, "0.80"),
+     ((0.1, 50, np.nan, np.nan, 0.99), True, "off by 0.1"),
+     ((0.7, 50, 0.9, 0.8, 0.99), False, "50 steps ahead it is off by 0.7"),
+     ((np.nan, 50, 0.9, 0.8, 0.99), False, "nan"),
+     ((0.1, 50, 0.35, 0.54, 0.99), False, "precision 0.35"),
+     ((0.1, 50, np.nan, 0.0, 0.99), False, "recall 0.00"),
+     ((0.1, 50, 0.9, 0.8, -0.5), False, "R² of rewards is -0.5")],
+)  # fmt: skip
 def test_trust_says_why(errors, trusted, said):
     trust = quality.judged(*errors)
     assert bool(trust) is trusted
@@ -438,18 +434,16 @@ def changed(log, place, value):
 
 @pytest.mark.parametrize(
     ("place", "value", "message"),
-    [
-        (0, np.zeros((500, 2)), r"observations has shape \(500, 2\): it must be \(3,\)"),
-        (0, np.full((500, 3), np.inf), r"observations\[0\] is .*inf.* not finite"),
-        (1, np.zeros(499), r"actions has shape \(499,\): it must have 500 rows"),
-        (1, np.full(500, 3), r"actions\[0\] is 3: it must be an integer from 1 to 2"),
-        (1, np.full(500, np.nan), r"actions\[0\] is nan: it must be an integer from 1 to 2"),
-        (2, np.zeros((500, 1)), r"rewards has shape \(500, 1\): it must be \(500,\)"),
-        (2, np.full(500, np.nan), r"rewards\[0\] is nan: a reward must be a number from"),
-        (3, np.full((500, 3), np.nan), r"next_observations\[0\] is .*not finite"),
-        (4, np.full(500, 2), r"terminated\[0\] is 2.0: it must be True or False"),
-    ],
-)
+    [(0, np.zeros((500, 2)), r"observations has shape \(500, 2\): it must be \(3,\)"),
+     (0, np.full((500, 3), np.inf), r"observations\[0\] is .*inf.* not finite"),
+     (1, np.zeros(499), r"actions has shape \(499,\): it must have 500 rows"),
+     (1, np.full(500, 3), r"actions\[0\] is 3: it must be an integer from 1 to 2"),
+     (1, np.full(500, np.nan), r"actions\[0\] is nan: it must be an integer from 1 to 2"),
+     (2, np.zeros((500, 1)), r"rewards has shape \(500, 1\): it must be \(500,\)"),
+     (2, np.full(500, np.nan), r"rewards\[0\] is nan: a reward must be a number from"),
+     (3, np.full((500, 3), np.nan), r"next_observations\[0\] is .*not finite"),
+     (4, np.full(500, 2), r"terminated\[0\] is 2.0: it must be True or False")],
+)  # fmt: skip
 def test_bad_logs_are_refused(log, place, value, message):
     with pytest.raises(ValueError, match=message):
         World.fit(*changed(log, place, value), env=CART)

@@ -100,14 +100,12 @@ SEVERAL = gym.spaces.MultiDiscrete([3, 4])
 
 @pytest.mark.parametrize(
     ("space", "right", "odd"),
-    [
-        *((gym.spaces.Discrete(5), 3, odd) for odd in (5, -1, 2.5, "2", 2j, None, [1], 10**400)),
-        *((PART, RIGHT, odd) for odd in ({"a": 1}, [1, 0.0], None, np.zeros(4))),
-        *((PART, RIGHT, {**RIGHT, "a": odd}) for odd in (3, 1.5, "1", None)),
-        *((PART, RIGHT, {**RIGHT, "b": odd}) for odd in (np.ones(1) + 1j, ["x"], np.zeros(2))),
-        *((SEVERAL, [1, 2], odd) for odd in ([3, 0], [-1, 0], [1j, 0.0], ["1", "2"])),
-    ],
-)
+    [*((gym.spaces.Discrete(5), 3, odd) for odd in (5, -1, 2.5, "2", 2j, None, [1], 10**400)),
+     *((PART, RIGHT, odd) for odd in ({"a": 1}, [1, 0.0], None, np.zeros(4))),
+     *((PART, RIGHT, {**RIGHT, "a": odd}) for odd in (3, 1.5, "1", None)),
+     *((PART, RIGHT, {**RIGHT, "b": odd}) for odd in (np.ones(1) + 1j, ["x"], np.zeros(2))),
+     *((SEVERAL, [1, 2], odd) for odd in ([3, 0], [-1, 0], [1j, 0.0], ["1", "2"]))],
+)  # fmt: skip
 def test_odd_observations_of_other_spaces_are_named(space, right, odd):
     message = "^Fixed at step [01]: observation is .*: it must be one of "
     with pytest.raises(ValueError, match=message):
