@@ -81,7 +81,7 @@ def test_partition_shows_greedy_actions(either):
     if agent.n_cells <= 24:
         assert labels - {caption} == {str(k) for k in range(agent.n_cells)}
     else:
-        dots = [line.get_xydata()[0] for line in ax.get_lines() if line.get_marker() == "o"]
+        (dots,) = [line.get_xydata() for line in ax.get_lines() if line.get_marker() == "o"]
         np.testing.assert_array_equal(dots, agent.codevectors[:, 2:])
 
 

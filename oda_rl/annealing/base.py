@@ -7,6 +7,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 import numpy as np
 import numpy.typing as npt
+from scipy.stats import qmc
 from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.utils import check_array
 from sklearn.utils.validation import check_is_fitted
@@ -287,8 +288,6 @@ class BaseODA(validation.TakesSingle, CellEstimator):
         self.temperature_ = current.temperature
         self.n_samples_seen_ = current.n_samples_seen
 
-    # Validation.
-
     def _check_contents(self, sizes: Sizes, where: str) -> None:
         names = ("_annealer", "_codebook", "_low", "_high", "_waiting", "codevectors_", "weights_",
                  "codevector_labels_")  # fmt: skip
@@ -315,8 +314,6 @@ class BaseODA(validation.TakesSingle, CellEstimator):
         divergence.check(validation.bounded(init, "init"))
         return divergence.embed(init)
 
-    # The codebook.
-
     @property
     def _first_divergence(self) -> Divergence:
         """That of annealing, before a metric is learned."""
@@ -335,8 +332,6 @@ class BaseODA(validation.TakesSingle, CellEstimator):
             cells.append(divergence.between(points[rows], codevectors).argmin(axis=1))
             gaps.append(divergence.rowwise(points[rows], codevectors.take(cells[-1], axis=0)))
         return np.concatenate(cells), np.concatenate(gaps)
-
-    # Learning.
 
     def _new_annealer(
         self, n_classes: int, rng: np.random.Generator, refined: bool = False,
@@ -459,8 +454,6 @@ def log_cell_volumes(
     ``low`` to ``high``, shape (d,); sides of length 0 do not count. A cell without points counts
     as half of one. Raises a ValueError if the box has more than 12 dimensions.
     """
-    from scipy.stats import qmc
-
     sides = high - low
     wide = sides > 0.0
     if wide.sum() > MAX_BOX_DIMENSION:

@@ -94,8 +94,7 @@ class ODAClusterer(estimators.Unsupervised, ClusterMixin, BaseODA):
     References
     ----------
     C. N. Mavridis, J. S. Baras, "Online deterministic annealing for classification and clustering",
-    IEEE Transactions on Neural Networks and Learning Systems, 2023: algorithm 1 with
-    one class.
+    IEEE Transactions on Neural Networks and Learning Systems, 2023: algorithm 1 with one class.
 
     Examples
     --------

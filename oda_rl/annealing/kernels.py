@@ -154,8 +154,7 @@ def _learn(
                 total += shares[k]
         size = last - first
         step = 1.0 / (1.0 + slope * (clocks[c] + offset * size))
-        step = weight * max(step, forgetting / size)
-        step = min(step, 1.0)
+        step = min(weight * max(step, forgetting / size), 1.0)
         clocks[c] += weight
         decay = max(1.0 - step, _MIN_DECAY)
         for k in range(first, last):

@@ -89,10 +89,7 @@ def _assign(cells: _Cells, n_cells: int) -> float:
 def _centre(cells: _Cells) -> None:
     """Move the codevectors to the means of their cells, if any, and recount the masses."""
     gaps, masses = cells.gaps, cells.masses  # from the codevectors: accurate far from the origin
-    for k in range(masses.shape[0]):
-        masses[k] = 0.0
-        for j in range(gaps.shape[1]):
-            gaps[k, j] = 0.0
+    masses[:], gaps[:] = 0.0, 0.0
     for i in range(cells.points.shape[0]):
         k, weight = cells.labels[i], cells.weights[i]
         masses[k] += weight

@@ -34,7 +34,8 @@ from oda_rl.agents.videos import show, write_video
 from oda_rl.command import reporting, training
 from oda_rl.files.archive import refuse_links, write_text
 from oda_rl.files.schema import printable
-from oda_rl.reporting.page import policy_remarks
+from oda_rl.reporting.content import report_of, verify
+from oda_rl.reporting.page import policy_remarks, write_page
 
 _EVALUATION_EPISODES = 100
 _WIDTH = 100  # of printed tables and rules, or that of a wider terminal
@@ -203,9 +204,6 @@ class Report(_Playing):
     episodes: int = _EVALUATION_EPISODES  # Greedy episodes for the card.
 
     def __call__(self, console: Console) -> int:
-        from oda_rl.reporting.content import report_of, verify
-        from oda_rl.reporting.page import write_page
-
         if self.verify:
             verdict = verify(self.run, self.trust_env, self.limits)
             console.print(str(verdict))

@@ -1,19 +1,16 @@
 """A comparison as a figure, as a table in Markdown, and as rows in CSV."""
 
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
 
+from oda_rl.agents.comparison import Comparison, headline, origin_of_settings, solved_at
+from oda_rl.command.reporting import save_figure
 from oda_rl.files.archive import write_text
+from oda_rl.plotting.axes import COLORS, new_axes
 from oda_rl.runs.results import markdown_table, store_rows
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from matplotlib.axes import Axes
-
-    from oda_rl.agents.comparison import Comparison
 
 FILES = ("comparison.png", "comparison.csv", "comparison.md")
 _NOTES = """\
@@ -36,10 +33,8 @@ _HEADINGS = (
 )  # fmt: skip
 
 
-def write_comparison(comparison: "Comparison", folder: str | Path) -> list[Path]:
+def write_comparison(comparison: Comparison, folder: str | Path) -> list[Path]:
     """Write :data:`FILES`; ValueError if no run succeeded."""
-    from oda_rl.command.reporting import save_figure
-
     if not comparison.rows:
         reasons = "; ".join(comparison.failed[:3])
         raise ValueError(f"no run succeeded, so there is nothing to compare: {reasons}")
@@ -50,10 +45,8 @@ def write_comparison(comparison: "Comparison", folder: str | Path) -> list[Path]
     return paths
 
 
-def markdown(comparison: "Comparison") -> str:
+def markdown(comparison: Comparison) -> str:
     """Return headline, table and notes as Markdown."""
-    from oda_rl.agents.comparison import headline
-
     first, *lines = headline(comparison)
     origins = [
         f"Made by `{origin.command}`, commit {origin.commit or 'unknown'}: "
@@ -69,9 +62,7 @@ def markdown(comparison: "Comparison") -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-def _cells(comparison: "Comparison", name: str) -> list[str]:
-    from oda_rl.agents.comparison import origin_of_settings, solved_at
-
+def _cells(comparison: Comparison, name: str) -> list[str]:
     plan = comparison.plan
     count = plan.counts()[name]
     rows = [row for row in comparison.rows if row["algorithm"] == name]
@@ -101,10 +92,8 @@ def _cells(comparison: "Comparison", name: str) -> list[str]:
     ]
 
 
-def plot_comparison(comparisons: "Sequence[Comparison]") -> "list[Axes]":
+def plot_comparison(comparisons: Sequence[Comparison]) -> list[Axes]:
     """Draw returns over steps and over seconds of training: median and quartiles of the seeds."""
-    from oda_rl.plotting.axes import new_axes
-
     height = 3.6 * len(comparisons) + 0.5
     axes = new_axes(9.6, height, columns=2, rows=len(comparisons))
     axes[0].figure.subplots_adjust(
@@ -117,9 +106,7 @@ def plot_comparison(comparisons: "Sequence[Comparison]") -> "list[Axes]":
     return axes
 
 
-def _draw(comparison: "Comparison", left: "Axes", right: "Axes") -> None:
-    from oda_rl.plotting.axes import COLORS
-
+def _draw(comparison: Comparison, left: Axes, right: Axes) -> None:
     for color, name in zip(COLORS, comparison.plan.counts(), strict=False):
         mine = [row for row in comparison.rows if row["algorithm"] == name]
         steps = sorted({row["steps"] for row in mine})

@@ -3,44 +3,40 @@
 import re
 import warnings
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib.axes import Axes
+from rich import box
+from rich.table import Table
 
 from oda_rl._types import FloatArray
+from oda_rl.agents import Agent
+from oda_rl.agents.distilling.distil import Distilled
+from oda_rl.agents.distilling.simplifying import standard_error
+from oda_rl.agents.policies.explaining import Overview
 from oda_rl.files.archive import replacing
 from oda_rl.reporting.page import draw_figures, policy_rows
-
-if TYPE_CHECKING:
-    from rich.table import Table
-
-    from oda_rl.agents import Agent
-    from oda_rl.agents.distilling.distil import Distilled
-    from oda_rl.agents.policies.explaining import Overview
 
 _DPI = 110
 
 
 def write_figures(
-    agent: "Agent", folder: Path, seed: int = 0, returns: FloatArray | None = None
+    agent: Agent, folder: Path, seed: int = 0, returns: FloatArray | None = None
 ) -> list[Path]:
     """Write the figures of :func:`~oda_rl.reporting.page.draw_figures` to a folder."""
     axes = draw_figures(agent, seed, returns)
     return [save_figure(ax, folder / f"{name}.png") for name, ax in axes.items()]
 
 
-def save_figure(axes: "object", path: Path) -> Path:
+def save_figure(axes: Axes, path: Path) -> Path:
     """Write the figure of the axes as a PNG, atomically."""
-    figure = axes.figure  # type: ignore[attr-defined]
     with replacing(path) as file:
-        figure.savefig(file, format="png", dpi=_DPI)
+        axes.figure.savefig(file, format="png", dpi=_DPI)  # type: ignore[union-attr]
     return path
 
 
-def summary(agent: "Agent", returns: FloatArray | None, seed: int) -> "Table":
+def summary(agent: Agent, returns: FloatArray | None, seed: int) -> Table:
     """Return the table that ends a training: steps, cells, evaluation, time."""
-    from rich.table import Table
-
     table = Table(show_header=False, box=None, pad_edge=False)
     table.add_row("environment", str(agent.env_id))
     table.add_row("environment steps", f"{agent.num_timesteps:,}")
@@ -56,7 +52,7 @@ Evaluation = tuple[FloatArray, str | None]
 """Returns of greedy episodes, and what to say if they are not better than random ones."""
 
 
-def evaluated(agent: "Agent", episodes: int, seed: int) -> Evaluation:
+def evaluated(agent: Agent, episodes: int, seed: int) -> Evaluation:
     """Play greedy episodes, and random ones to compare."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # it is returned
@@ -70,11 +66,8 @@ def evaluation_line(returns: FloatArray) -> str:
     return f"mean {mean:.1f}, median {median:.1f}, min {minimum:.1f}"
 
 
-def policy_table(policy: "Overview", n_components: int | None = None) -> "Table":
+def policy_table(policy: Overview, n_components: int | None = None) -> Table:
     """Return :func:`~oda_rl.reporting.page.policy_rows` as a table."""
-    from rich import box
-    from rich.table import Table
-
     headings, rows = policy_rows(policy, n_components)
     title = "what the policy does, by cell"
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
@@ -89,13 +82,8 @@ def policy_table(policy: "Overview", n_components: int | None = None) -> "Table"
     return table
 
 
-def sizes_table(distilled: "Distilled") -> "Table":
+def sizes_table(distilled: Distilled) -> Table:
     """Return a table of the returns of rules by their number of cells, and of their teacher."""
-    from rich import box
-    from rich.table import Table
-
-    from oda_rl.agents.distilling.simplifying import standard_error
-
     table = Table("cells", title="what rules return", title_justify="left", box=box.SIMPLE_HEAD)
     for heading in ("after pruning", "return", "standard error", "episodes"):
         table.add_column(heading, justify="right")

@@ -528,7 +528,8 @@ def _reserved(folder: Path) -> Iterator[Callable[[], None]]:
     Raises OSError if there is too little space.
     """
     path = folder / _RESERVE
-    try:
+    with ExitStack() as stack:
+        stack.callback(_remove, path)
         try:
             with open(path, "wb", opener=open_unlinked) as file:
                 file.write(bytes(_RESERVED))
@@ -537,9 +538,7 @@ def _reserved(folder: Path) -> Iterator[Callable[[], None]]:
                 f"out is {str(folder)!r}, where {_RESERVED / 1e6:,.0f} MB for the agent and its "
                 f"checkpoint cannot be reserved: {error.strerror}"
             ) from error
-        yield lambda: _remove(path)
-    finally:
-        _remove(path)
+        yield stack.close
 
 
 def _remove(path: Path) -> None:

@@ -1,7 +1,4 @@
-"""Small pieces of work that together compile all code of the package.
-
-numba caches compiled code on disk. :func:`warm` fills the cache ahead, for images and classrooms.
-"""
+"""Small pieces of work that together compile all code of the package, which numba caches."""
 
 import warnings
 from collections.abc import Callable, Mapping, Sequence

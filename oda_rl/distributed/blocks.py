@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self, TypeVar, cast
 import numpy as np
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array, check_consistent_length
-from sklearn.utils.validation import _check_feature_names, check_is_fitted
+from sklearn.utils.validation import _check_feature_names, _check_n_features, check_is_fitted
 
 from oda_rl._threads import one_thread
 from oda_rl._types import Array, FloatArray, IntArray
@@ -267,9 +267,6 @@ def scored(rows: Rows, index: int, *, model: Any) -> Answer:
     return [float(weights @ scores), float(weights.sum()), len(points)]
 
 
-# Dask's arrays and frames.
-
-
 def is_lazy(X: Any) -> bool:
     """Whether X is a Dask collection."""
     return hasattr(X, "__dask_graph__")
@@ -285,14 +282,7 @@ def _as_array(estimator: BaseEstimator, X: Any, *, reset: bool) -> Any:
     if array.dtype.kind not in "biuf":
         raise ValueError(f"X has dtype {array.dtype}: it must be of real numbers")
     _check_feature_names(estimator, X._meta, reset=reset)
-    d = int(array.shape[1])
-    if reset:
-        estimator.n_features_in_ = d
-    elif d != estimator.n_features_in_:
-        raise ValueError(
-            f"X has {d} features, but {type(estimator).__name__} is expecting "
-            f"{estimator.n_features_in_} features as input."
-        )
+    _check_n_features(estimator, array, reset=reset)
     return array if array.numblocks[1] == 1 else array.rechunk({1: -1})
 
 

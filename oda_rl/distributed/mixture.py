@@ -1,8 +1,4 @@
-"""A Gaussian mixture of data in blocks, by expectation maximization with sums over them.
-
-The optimum depends on the start: on a sample of the rows the best of several starts of k-means is
-found. Passes over all rows follow.
-"""
+"""A Gaussian mixture of data in blocks, by expectation maximization with sums over them."""
 
 import math
 import warnings

@@ -1,7 +1,4 @@
-"""Estimators as C99 headers: a few tables, and a function that predicts.
-
-Diagrams in units of the input and the checks of numbers and labels serve ONNX graphs, too.
-"""
+"""Estimators as C99 headers: a few tables, and a function that predicts."""
 
 import math
 from collections.abc import Callable
@@ -157,10 +154,10 @@ def export_c(estimator: Any, out: str | Path) -> Path:
 
     The header allocates nothing and needs no library, except ``math.h``: ``expf`` for an
     ``ODAClassifier`` whose ``prediction`` is ``"density"``, ``logf`` for a mixture with a variance
-    for each feature. Clusterers return the index of the
-    cluster, classifiers the label (a string's index in ``classes_``), and regressors a float.
-    Predictions equal those of ``estimator.predict`` except for ties within single precision.
-    NaN is a missing value if the estimator takes any; regressors return NaN then.
+    for each feature. Clusterers return the index of the cluster, classifiers the label (a string's
+    index in ``classes_``), and regressors a float. Predictions equal those of ``estimator.predict``
+    except for ties within single precision. NaN is a missing value if the estimator takes any;
+    regressors return NaN then.
 
     Parameters
     ----------
@@ -169,12 +166,7 @@ def export_c(estimator: Any, out: str | Path) -> Path:
         BatchDeterministicAnnealing, a mixture whose covariances are not full, or exemplars with the
         Gaussian kernel.
     out : str or Path
-        File to write, atomically.
-
-    Returns
-    -------
-    Path
-        ``out``.
+        File to write, atomically; it is returned.
 
     Raises
     ------

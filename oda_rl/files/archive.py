@@ -1,7 +1,4 @@
-"""Files of arrays and JSON in a zip: they cannot hold code, and are written atomically.
-
-Writing through symbolic links is refused.
-"""
+"""Files of arrays and JSON in a zip: they cannot hold code, and are written atomically."""
 
 import glob
 import io

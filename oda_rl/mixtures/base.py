@@ -266,8 +266,6 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, validation.TakesMissin
             parts += [reduce(logs) for logs in learning.scores(mixture, block)]
         return np.concatenate(parts)
 
-    # Validation.
-
     def _learnable(self, X: npt.ArrayLike, *, reset: bool) -> Array:
         """Return samples to learn from, shape (n, d)."""
         points = self._validated(X, reset=reset)

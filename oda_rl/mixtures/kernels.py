@@ -150,9 +150,6 @@ class Room(NamedTuple):
         return cls(counts, vectors[0], places, vectors[1], squares[0], squares[1])
 
 
-# Distances and densities.
-
-
 @reordered
 def _distance(points: Array, i: int, means: Array, k: int) -> float:
     """|x_i - μ_k|² of what is observed."""
@@ -275,9 +272,6 @@ def responsibilities(logs: FloatArray, n: int, margin: float) -> float:
     return total
 
 
-# Missing values.
-
-
 @inlined
 def complete(
     points: Array, i: int, mixture: Mixture, axes: Array | None, k: int, room: Room
@@ -353,9 +347,6 @@ def gap_of(points: Array, i: int, means: Array, k: int, j: int, room: Room) -> A
     if room.missing[i] == 0:
         return points[i, j] - means[k, j]  # type: ignore[no-any-return]
     return means.dtype.type(room.gaps[j])  # type: ignore[no-any-return]
-
-
-# Annealing and quantizing, one sample at a time.
 
 
 @reordered

@@ -187,12 +187,10 @@ def plot_partition(
     places = codevectors[:, [first, second]]
     numbered = len(places) <= _MAX_NUMBERED
     disc = {"boxstyle": "circle,pad=0.2", "facecolor": "white", "edgecolor": INK}
-    for k, (x, y) in enumerate(places.tolist()):
-        if numbered:
-            ax.annotate(str(k), (x, y), ha="center", va="center", fontsize=8, bbox=disc, color=INK)
-        else:
-            ax.plot(x, y, "o", color="white", markersize=3, markeredgecolor=INK,
-                    markeredgewidth=0.5)  # fmt: skip
+    for k, (x, y) in enumerate(places.tolist() if numbered else ()):
+        ax.annotate(str(k), (x, y), ha="center", va="center", fontsize=8, bbox=disc, color=INK)
+    if not numbered:
+        ax.plot(*places.T, "o", c="white", ms=3, markeredgecolor=INK, markeredgewidth=0.5)
     ax.set(xlabel=as_label(agent.names[first]), ylabel=as_label(agent.names[second]))
     ax.set_title(f"{len(codevectors)} cell{'s' * (len(codevectors) > 1)}", loc="left")
     low, high = np.array(ranges).T
@@ -291,10 +289,6 @@ def plot_episode(
         Seed of the environment's reset.
     ax : sequence of matplotlib Axes, optional
         Where to draw, as many as are returned; by default on a new figure.
-
-    Returns
-    -------
-    list of matplotlib Axes
     """
     states, acts, rewards = agent.episode(seed=seed)
     scale = 1.0 if agent.scale_ is None else agent.scale_
@@ -410,10 +404,6 @@ def plot_world(world: "World", *, ax: Sequence[Axes] | None = None) -> list[Axes
     ax : sequence of matplotlib Axes, optional
         Where to draw, one for each component; by default on a new figure. At most 12 components
         are drawn: those that change most.
-
-    Returns
-    -------
-    list of matplotlib Axes
 
     Raises
     ------

@@ -87,9 +87,8 @@ class VectorQuantizer(
 
     def score(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> float:
         """Negative weighted mean squared distance from the nearest codevector."""
-        points = validation.fitted_points(self, X)
-        weights = validation.checked_weights(sample_weight, points)
-        return -float(np.average(nearest(points, self.cluster_centers_)[1], weights=weights))
+        squares = nearest(validation.fitted_points(self, X), self.cluster_centers_)[1]
+        return -validation.mean_score(squares, sample_weight)
 
 
 class OnlineQuantizer(VectorQuantizer):

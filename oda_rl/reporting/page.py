@@ -6,26 +6,24 @@ import re
 from html import escape
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING
 
 import numpy as np
+from matplotlib import rc_context
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
+from oda_rl import plotting
 from oda_rl._types import FloatArray
+from oda_rl.agents import Agent, ModelAgent
 from oda_rl.agents.environments.names import number_text
-from oda_rl.agents.policies.explaining import overview, value_text
+from oda_rl.agents.policies import TablePolicy
+from oda_rl.agents.policies.explaining import Overview, overview, value_text
 from oda_rl.files.archive import write_text
 from oda_rl.plotting.agents import MAX_ACTIONS, MAX_ROWS, plot_episode, shown_components
 from oda_rl.reporting.content import Report, frame_of, page_part
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
-    from oda_rl.agents import Agent
-    from oda_rl.agents.policies.explaining import Overview
-
-
-def policy_rows(policy: "Overview", n: int | None = None) -> tuple[list[str], list[list[str]]]:
+def policy_rows(policy: Overview, n: int | None = None) -> tuple[list[str], list[list[str]]]:
     """Return headings and at most 40 rows of a policy: a cell each, the most visited first.
 
     If n is given, they show n components, and the value of the best action alone.
@@ -57,7 +55,7 @@ def _short(value: float, scale: float) -> str:
     return "0" if abs(value) * scale < _NEGLIGIBLE else number_text(value, scale, 3)
 
 
-def policy_remarks(policy: "Overview", n_components: int | None = None) -> list[str]:
+def policy_remarks(policy: Overview, n_components: int | None = None) -> list[str]:
     """Return remarks on :func:`policy_rows`: omitted cells and components, blending."""
     remarks = []
     n, share = len(policy.cells), policy.shares[MAX_ROWS:].sum()
@@ -88,12 +86,8 @@ _OF_PAGE = {  # colours of text, axes and blocks in figures
 }  # fmt: skip
 
 
-def draw_figures(
-    agent: "Agent", seed: int = 0, returns: FloatArray | None = None
-) -> "dict[str, Axes]":
+def draw_figures(agent: Agent, seed: int = 0, returns: FloatArray | None = None) -> dict[str, Axes]:
     """Draw learning curve, partition with visited states, metric and bifurcation, by name."""
-    from oda_rl import plotting
-
     curve, solved, steps = agent.episodes.curve, agent.solved_return, agent.num_timesteps
     learning = plotting.plot_learning_curve(
         curve, solved_return=solved, num_timesteps=steps, delivered=returns
@@ -110,18 +104,13 @@ def draw_figures(
     return axes
 
 
-def has_state_table(agent: "Agent") -> bool:
+def has_state_table(agent: Agent) -> bool:
     """Return whether an agent has learned a table of discrete states."""
-    from oda_rl.agents import ModelAgent
-    from oda_rl.agents.policies import TablePolicy
-
     return isinstance(agent, ModelAgent) and isinstance(agent.policy, TablePolicy)
 
 
-def as_html(figure: "Figure", name: str) -> str:
+def as_html(figure: Figure, name: str) -> str:
     """Return a figure as inline SVG with the colours of the page, light or dark, for its text."""
-    from matplotlib import rc_context
-
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
         text = _as_svg(figure)
         if len(text) > _MAX_SVG:
@@ -138,7 +127,7 @@ def as_html(figure: "Figure", name: str) -> str:
     return text.replace("<svg", f'<svg role="img" aria-label="{escape(name)}"', 1)
 
 
-def _as_svg(figure: "Figure") -> str:
+def _as_svg(figure: Figure) -> str:
     with io.StringIO() as file:
         figure.savefig(
             file, format="svg", transparent=True, dpi=_PICTURE_DPI, metadata={"Date": None}
@@ -149,16 +138,14 @@ def _as_svg(figure: "Figure") -> str:
 _VISITED_STEPS = 5_000  # from which the shares of the cells are estimated
 
 
-def write_page(agent: "Agent", report: Report, out: Path) -> Path:
+def write_page(agent: Agent, report: Report, out: Path) -> Path:
     """Write the page of an agent's report, with figures and tables, atomically; return ``out``."""
     write_text(out, page_of(agent, report))
     return out
 
 
-def page_of(agent: "Agent", report: Report) -> str:
+def page_of(agent: Agent, report: Report) -> str:
     """Return the HTML of an agent's report, with figures and tables."""
-    from oda_rl.agents import ModelAgent
-
     drawn = draw_figures(agent, report.seed, np.array(report.returns))
     if report.world is None:  # there is no live view
         drawn["episode"] = plot_episode(agent, seed=report.seed)[0]
@@ -178,7 +165,7 @@ def page_of(agent: "Agent", report: Report) -> str:
     return "".join([head, rule, said, data, tail])
 
 
-def _cells(agent: "Agent", report: Report) -> str:
+def _cells(agent: Agent, report: Report) -> str:
     policy = overview(agent, agent.visited_states(_VISITED_STEPS, seed=report.seed))
     headings, rows = policy_rows(policy)
     head = "".join(f'<th scope="col">{escape(heading)}</th>' for heading in headings)

@@ -1,11 +1,4 @@
-"""Many runs of one function in parallel: on this machine's cores, resumable.
-
-:func:`run_all` calls a function once for each setting and appends each result to a file. With the
-same file it repeats only runs of other code of the function or this package. A run that raises, or
-whose process dies, is recorded with its error, and the others continue.
-
-Processes are joblib's.
-"""
+"""Many runs of one function in parallel: on this machine's cores, resumable."""
 
 import json
 import logging
@@ -53,7 +46,8 @@ def run_all(
 ) -> list[Run]:
     """Call ``function(**setting)`` once for each setting, and store the rows that it returns.
 
-    Returns a :class:`Run` for each setting, in the same order.
+    Returns a :class:`Run` for each setting, in the same order. A run that raises, or whose process
+    dies, is stored with its error, and the others continue.
 
     Parameters
     ----------

@@ -189,10 +189,8 @@ def _text(value: Any) -> str:
 
 def _value(text: str) -> Any:
     for kind in (int, float):
-        try:
+        with suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return {"True": True, "False": False, "": None}.get(text, text)
 
 
