@@ -145,8 +145,7 @@ class Comparison:
     threshold: float | None
     rows: Rows
     failed: list[str]  # a line for each failed run
-    origins: list[Origin] = field(default_factory=list)
-    """Where the rows come from: commit, command and versions."""
+    origins: list[Origin] = field(default_factory=list)  # commit, command and versions
 
 
 def compare(

@@ -19,17 +19,8 @@ def load_agent(path: str | Path, env: str | gym.Env[Any, Any] | None = None) -> 
 
     Parameters
     ----------
-    path : str or Path
-        Path given to the agent's ``save``.
-    env : str or gymnasium.Env, optional
-        To train or evaluate in. By default the environment is made from its id when needed.
-
-    Raises
-    ------
-    FileNotFoundError
-        If there is nothing.
-    ValueError
-        If the file is damaged, or of something else, or ``env`` has other spaces.
+    path, env
+        As for :meth:`oda_rl.agents.Agent.load`, like the errors that are raised.
 
     Examples
     --------

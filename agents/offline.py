@@ -97,8 +97,6 @@ class Transitions:
 
         Raises
         ------
-        TypeError
-            If it is of another type.
         ValueError
             If arrays are missing or unknown, and as in the class.
 
@@ -211,9 +209,8 @@ class Transitions:
             before = _map(lambda array, n=n: array[:n], episode.observations)
             after = _map(lambda array, n=n: array[1 : n + 1], episode.observations)
             actions = _map(lambda array, n=n: array[:n], episode.actions)
-            parts.append(
-                (before, actions, np.asarray(episode.rewards), after, terminated, truncated)
-            )
+            rewards = np.asarray(episode.rewards)
+            parts.append((before, actions, rewards, after, terminated, truncated))
         if not parts:
             raise ValueError("dataset has no steps: there must be at least one")
         return cls(*(_map(lambda *arrays: np.concatenate(arrays), *column)

@@ -79,13 +79,11 @@ class Difference:
     differs: BoolArray  # whether the actions differ in each state, shape (n,)
     share: float  # share of the states in which they differ
     cells: IntArray  # cells of the earlier policy in the states, shape (n,)
-    changed: dict[int, float]
-    """Share of the states in which actions differ, for each cell with such states."""
+    changed: dict[int, float]  # the same share in each cell with such states
     region: Bounds  # bounds of the states in which they differ
     before: FloatArray  # returns of the earlier policy, shape (m,); empty without an environment
     after: FloatArray  # returns of the later policy from the same starts, shape (m,)
-    interval: tuple[float, float]
-    """95 % confidence interval of the mean change of the return; NaN without an environment."""
+    interval: tuple[float, float]  # 95 % confidence interval of :attr:`change`, NaN as that is
     names: tuple[str, ...]  # names of the components
     texts: tuple[str, str]  # both rules in words; empty for a policy that is no rule
 

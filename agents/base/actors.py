@@ -43,8 +43,6 @@ class Actors:
     ------
     ValueError
         If ``workers`` is no integer of at least 1.
-    TypeError
-        If ``address`` is no string.
 
     Examples
     --------

@@ -372,9 +372,8 @@ class Agent(Player):
         in a ``callback`` instead. BartoCartPole, Gymnasium's CartPole, MountainCar, Pendulum
         and Acrobot, as ``gymnasium.make`` returns them, and environments that offer their dynamics
         (:class:`oda_rl.envs.Dynamics`) are trained in one compiled loop; all others, step by step,
-        with the same results. (Two timescales take the first 25,000 steps of a process one by one
-        as long as their loop has not been compiled.) In a vector environment, training ends with a
-        step of all its environments, so there may be a few more steps.
+        with the same results. In a vector environment, training ends with a step of all its
+        environments, so there may be a few more steps.
 
         Parameters
         ----------
@@ -701,13 +700,6 @@ class Agent(Player):
         config = self._config_class(**metadata["config"])
         check_fields(config)
         self._build(interface, config, None)
-        self._note_threshold(metadata)
-
-    def _note_threshold(self, metadata: dict[str, Any]) -> None:
-        value = metadata["solved_return"]
-        if value is not None:
-            value = number(value, "solved_return", "[-inf, inf]")
-        self.solved_return = value
 
     def _to_file(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return metadata and arrays for :meth:`_from_file`."""
@@ -731,6 +723,9 @@ class Agent(Player):
             require(fault is None, f"{name} {fault}")
         agent = cls.__new__(cls)
         agent._rebuild(metadata, *parts)
+        agent.solved_return = threshold = metadata["solved_return"]
+        if threshold is not None:
+            agent.solved_return = number(threshold, "solved_return", "[-inf, inf]")
         agent._engine.restore(arrays)
         states = metadata["rngs"]
         require(states.keys() == agent._rngs.keys(), f"rngs must be {sorted(agent._rngs)}")

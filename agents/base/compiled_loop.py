@@ -114,8 +114,7 @@ def _play(
             length += 1
             taken += 1
             total += reward
-            if reward > greatest:
-                greatest = reward
+            greatest = max(greatest, reward)
             if total < floor:
                 total = -np.inf
                 break
@@ -217,8 +216,6 @@ def play_from(
     n_state, n_features, _ = sizes
     scratch = dynamics.parameters, _choices(environment), np.zeros(n_state), np.zeros(n_features)
     returns, room = np.empty(len(starts)), np.empty((0, n_features)) if seen is None else seen
-    longest = environment.max_episode_steps
-    ended, taken, greatest = loop(
-        scratch, longest, starts, budget, floor, policy.arrays, returns, room
-    )
+    where = scratch, environment.max_episode_steps, starts, budget, floor
+    ended, taken, greatest = loop(*where, policy.arrays, returns, room)
     return Played(returns[:ended], taken, greatest)

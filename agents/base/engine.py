@@ -8,6 +8,7 @@ from typing import Any, ClassVar, NamedTuple
 import gymnasium as gym
 import numpy as np
 from gymnasium import spaces
+from gymnasium.wrappers import TransformAction
 
 from oda_rl._threads import one_thread
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
@@ -192,13 +193,9 @@ def badness(vector: Array, interface: Interface) -> int:
     return 0 if largest <= LARGEST else validation.NOT_FINITE
 
 
-class Performed(gym.ActionWrapper[Any, Any, Any]):
+class Performed(TransformAction[Any, Any, Any]):
     """An environment with actions by number, of which ``engine.perform(number)`` makes one."""
 
     def __init__(self, env: gym.Env[Any, Any], engine: Any) -> None:
-        super().__init__(env)
-        self.action_space = spaces.Discrete(engine.interface.n_actions)
-        self._engine = engine
-
-    def action(self, action: Any) -> Any:
-        return self._engine.perform(int(action))
+        numbers = spaces.Discrete(engine.interface.n_actions)
+        super().__init__(env, lambda number: engine.perform(int(number)), numbers)

@@ -213,17 +213,12 @@ class Player(EnvFirst, ABC):
 
     @one_thread()
     def cell(self, observation: Any) -> Any:
-        """Return the cell of one observation, or of each in a batch; errors are of :meth:`predict`.
+        """Return the cell, a row of ``codevectors``: an int, or for a batch an array, shape (n,).
 
         Parameters
         ----------
         observation
-            One observation of the environment's observation space, or a batch of n.
-
-        Returns
-        -------
-        int, or for a batch ndarray, shape (n,)
-            Rows of ``codevectors``.
+            As for :meth:`predict`, like the errors that are raised.
         """
         points, single = validation.checked_batch(observation, self.interface)
         cells = self.policy.cells(points)
@@ -307,7 +302,7 @@ class Player(EnvFirst, ABC):
     def visited_states(
         self, n_steps: int, env: str | gym.Env[Any, Any] | None = None, seed: int | None = None
     ) -> FloatArray:
-        """Play greedily and return the observations.
+        """Play greedily and return the observations, flattened, shape (n_steps, d).
 
         Parameters
         ----------
@@ -315,11 +310,6 @@ class Player(EnvFirst, ABC):
             At least 1.
         env, seed
             As in :meth:`evaluate`.
-
-        Returns
-        -------
-        ndarray, shape (n_steps, d)
-            Flattened observations.
         """
         count, seed = checked_count("n_steps", n_steps), checked_seed(seed)
         with self._evaluation_env(env) as made:

@@ -35,8 +35,7 @@ class Counters(State):
 class EnvState(State):
     """State of one environment."""
 
-    last_row: Annotated[int, Span("[-1, rows)")]
-    """Last row written in its memory; -1 before the first."""
+    last_row: Annotated[int, Span("[-1, rows)")]  # last row written in its memory, or -1
     fresh: bool  # whether the next row holds the start of a trajectory
     action: Annotated[int, Span("[0, actions)")]  # the last action, from 0
     episode_length: Annotated[int, Span(COUNT)]  # steps of the running episode

@@ -34,6 +34,7 @@ class TrainingRun:
     actors: tuple[Any, Any, int] | None = None  # of :func:`train_by_actors`
     _due: int = _NEVER
     _outer: "TrainingRun | None" = None
+    _begun: int = 0  # steps of that one at the beginning of this one
 
     @property
     def over(self) -> bool:
@@ -68,14 +69,8 @@ class TrainingRun:
         return TrainingRun(
             total, self.interrupt, one_by_one=True, steps=self.steps - self.part,
             observation=self.observation, chosen=self.chosen,
-            resumed=self.resumed and self.steps > self.part, _outer=self,
+            resumed=self.resumed and self.steps > self.part, _outer=self, _begun=self.part,
         )  # fmt: skip
-
-    @property
-    def _begun(self) -> int:
-        assert self._outer is not None
-        assert self._outer.part is not None
-        return self._outer.part
 
 
 @dataclass(frozen=True)
@@ -94,9 +89,7 @@ class Snapshot:
     @classmethod
     def of(cls, run: TrainingRun, env: AnyEnv, seed: int | None) -> "Snapshot":
         """Take a snapshot of a run and its environment."""
-        state = None
-        if isinstance(env, gym.Env) and run.actors is None:
-            state = read_state(env)
+        state = read_state(env) if isinstance(env, gym.Env) and run.actors is None else None
         observation = [] if state is None else np.ravel(run.observation).astype(float).tolist()
         return cls(run.total, run.steps, run.chosen, run.part, run.every, seed, state, observation)
 

@@ -145,8 +145,6 @@ def distill(
     ------
     ValueError
         For numbers out of range, or a teacher from another environment.
-    TypeError
-        If ``policy`` is not a teacher, or ``env`` not an environment.
 
     References
     ----------
@@ -282,13 +280,8 @@ class Simplifiable(Player):
 
         Parameters
         ----------
-        n_cells : int, optional
-            Maximum number of cells, at least 2; by default the smallest of several sizes within a
-            standard error of the best.
-        steps : int
-            Maximum number of steps in the environment.
-        seed : int, optional
-            The same seed gives the same bits.
+        n_cells, steps, seed
+            As for :func:`distill`, which also says when it warns.
         progress_bar : bool
             Show a progress bar.
 
@@ -297,16 +290,10 @@ class Simplifiable(Player):
         Distilled
             ``policy`` is the rule; ``print`` it for the returns of both.
 
-        Warns
-        -----
-        UserWarning
-            If the rule returned less than the agent, by more than a standard error.
-
         Raises
         ------
         ValueError
-            For numbers out of range, or if no other environment can be made: :func:`distill` takes
-            one.
+            As :func:`distill`, or if no other environment can be made: that function takes one.
 
         Examples
         --------

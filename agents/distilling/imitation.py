@@ -290,9 +290,8 @@ def climb_in_world(
     if world is None:
         return []
     arrays, size = world.learned.arrays, coding.n_outputs + coding.boxed
-    if (arrays.boxed, arrays.laws.shape[1], arrays.frame.shape[1]) != (
-        coding.boxed, size, len(coding.mean)
-    ):  # fmt: skip
+    takes = arrays.boxed, arrays.laws.shape[1], arrays.frame.shape[1]
+    if takes != (coding.boxed, size, len(coding.mean)):
         return []
     starts = env.draw_starts(_STARTS, rng)
     where = Imagination(arrays, coding, world.horizon, lambda n: world.draw_starts(n, rng, starts))

@@ -158,10 +158,9 @@ class BudgetedEnv:
         floor = floor if -np.inf < self._greatest <= 0.0 else -np.inf
         in_loops = self._in_loops(player)
         if self._compiled is not None and in_loops is not None:
-            starts = [self._compiled.starts(np.random.default_rng(seed), 1) for seed in seeds]
-            played = play_from(
-                self._compiled, in_loops, np.concatenate(starts), self.left, seen, floor
-            )
+            each = [self._compiled.starts(np.random.default_rng(seed), 1) for seed in seeds]
+            starts = np.concatenate(each)
+            played = play_from(self._compiled, in_loops, starts, self.left, seen, floor)
         else:
             played = self._step_by_step(player, seeds, seen, floor)
         self.steps += played.steps

@@ -84,6 +84,15 @@ def spec_of(env: AnyEnv) -> EnvSpec | None:
     return spec
 
 
+def chain(env: Any) -> list[Any]:
+    """Return all wrappers of an environment, from the innermost on."""
+    found = []
+    while isinstance(env, gym.Wrapper):
+        found.append(env)
+        env = env.env
+    return found[::-1]
+
+
 def time_limit(env: AnyEnv) -> int | None:
     """Return the steps after which the specification or a wrapper truncates episodes.
 
@@ -96,11 +105,8 @@ def time_limit(env: AnyEnv) -> int | None:
     """
     spec = spec_of(env)
     limits = [] if spec is None or spec.max_episode_steps is None else [spec.max_episode_steps]
-    layer: Any = env.unwrapped.envs[0] if hasattr(env.unwrapped, "envs") else env
-    while isinstance(layer, gym.Wrapper):
-        if isinstance(layer, TimeLimit):
-            limits.append(int(layer._max_episode_steps))
-        layer = layer.env
+    layers = chain(env.unwrapped.envs[0] if hasattr(env.unwrapped, "envs") else env)
+    limits += [int(one._max_episode_steps) for one in layers if isinstance(one, TimeLimit)]
     return min((limit for limit in limits if limit <= LONGEST), default=None)
 
 

@@ -23,12 +23,11 @@ from gymnasium.vector import VectorEnv, VectorWrapper
 from gymnasium.wrappers import vector
 
 from oda_rl.agents.environments.copying import checked_copyable
-from oda_rl.agents.environments.making import make_env, spec_of
+from oda_rl.agents.environments.making import chain, make_env, spec_of
 from oda_rl.agents.environments.spaces import AnyEnv, Interface
 from oda_rl.files.schema import InvalidFileError, number, require
 
-Statistics = dict[str, Any]
-"""Running statistics of a wrapper that normalises: ``mean`` and ``var``, flat, and ``count``."""
+Statistics = dict[str, Any]  # of a wrapper that normalises: mean and var, flat, and count
 
 # Wrappers that change nothing an agent observes; some of them write files.
 _TRANSPARENT = (gym.wrappers.HumanRendering, gym.wrappers.OrderEnforcing,
@@ -157,7 +156,7 @@ class Origin:
             made = self._innermost(kwargs)
         except (TypeError, AssertionError, KeyError) as error:
             raise ValueError(f"{self.id} with {kwargs} cannot be made: {error}") from error
-        inside = [layer.name for layer in _layers(made)]  # some ids come with wrappers
+        inside = [type(one).__name__ for one in _wrappers(made)]  # some ids come with wrappers
         expected = [layer.name for layer in self.wrappers]
         if inside != expected[: len(inside)]:
             raise ValueError(
@@ -193,19 +192,18 @@ def origin_of(env: AnyEnv, module: str | None = None) -> Origin:
     around = chain(env)
     base = around[0].env if around else env
     spec, name = base.spec, type(base).__name__
-    layers = tuple(_layers(env))
+    layers = tuple(_layer_of(one, type(one)) for one in _wrappers(env))
     if spec is None:
         return Origin(None, name, wrappers=layers, fault="which is not registered with Gymnasium")
     limit = next((one._max_episode_steps for one in around if _is_limit_of_make(one)), None)
     if module is None and type(base).__module__ != "__main__":
         module = type(base).__module__
+    checks = any(isinstance(one, gym.wrappers.PassiveEnvChecker) for one in around)
     made_by = replace(
         spec,
         max_episode_steps=limit,
         order_enforce=any(isinstance(one, gym.wrappers.OrderEnforcing) for one in around),
-        disable_env_checker=not any(
-            isinstance(one, gym.wrappers.PassiveEnvChecker) for one in around
-        ),
+        disable_env_checker=not checks,
         additional_wrappers=(),
     )
     return Origin(spec.id, name, module, dict(spec.kwargs), limit, layers, spec=made_by)
@@ -297,12 +295,6 @@ def _copy_of(env: AnyEnv) -> Any:
     return found
 
 
-def _layers(env: gym.Env[Any, Any]) -> Iterator[Layer]:
-    """Yield the wrappers that change what an agent observes, from the innermost on."""
-    for wrapper in _wrappers(env):
-        yield _layer_of(wrapper, type(wrapper))
-
-
 def _layer_of(wrapper: Any, kind: type[Any]) -> Layer:
     entry_point = None if "." in kind.__qualname__ else f"{kind.__module__}:{kind.__name__}"
     kwargs: dict[str, Any] | None = None
@@ -328,16 +320,8 @@ def _vector_layers(env: Any) -> tuple[Layer, ...]:
     return *inside, Layer(kind.__name__, None, fault=_NO_COUNTERPART)
 
 
-def chain(env: Any) -> list[Any]:
-    """Return all wrappers of an environment, from the innermost on."""
-    found = []
-    while isinstance(env, gym.Wrapper):
-        found.append(env)
-        env = env.env
-    return found[::-1]
-
-
 def _wrappers(env: gym.Env[Any, Any]) -> list[Any]:
+    """Return the wrappers that change what an agent observes, from the innermost on."""
     return [
         one
         for one in chain(env)
@@ -486,9 +470,8 @@ def _checked(fields: Any, keys: set[str], what: str) -> dict[str, Any]:
     for name in _FORMS.keys() & keys:
         text, faulty = fields[name], fields["fault"] is not None
         optional = name in ("module", "fault") or (name in ("id", "entry_point") and faulty)
-        right = (optional and text is None) or (
-            isinstance(text, str) and text.isprintable() and _FORMS[name].fullmatch(text)
-        )
+        printable = isinstance(text, str) and text.isprintable()
+        right = (optional and text is None) or (printable and _FORMS[name].fullmatch(text))
         require(right, f"{what}.{name} is {text!r:.80}: it cannot be that")
     kwargs = decode(fields["kwargs"], f"{what}.kwargs")
     require(isinstance(kwargs, dict), f"{what}.kwargs must be arguments by name")

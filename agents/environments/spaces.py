@@ -7,7 +7,6 @@ environment has (:class:`Native`): numbers, dictionaries, torques.
 import itertools
 import math
 import re
-from collections import OrderedDict
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
@@ -34,16 +33,13 @@ _MAX_ACTIONS = 1000
 _MAX_GRID = 1_000_000  # values of all components, in a file
 
 
+@dataclass(eq=False, repr=False)
 class Described(gym.Env[Any, Any]):
     """The spaces of an environment without the environment."""
 
-    def __init__(
-        self,
-        observation_space: spaces.Space[Any],
-        action_space: spaces.Space[Any],
-        spec: EnvSpec | None = None,
-    ) -> None:
-        self.observation_space, self.action_space, self.spec = observation_space, action_space, spec
+    observation_space: spaces.Space[Any]
+    action_space: spaces.Space[Any]
+    spec: EnvSpec | None = None
 
 
 def described(env: Any) -> Any:
@@ -65,9 +61,8 @@ def canonical(space: spaces.Space[Any], name: str = "observation_space") -> spac
     if isinstance(space, spaces.Dict):
         if not all(isinstance(key, str) for key in space.spaces):
             raise TypeError(f"{name} is {space}: the keys of a Dict must be strings")
-        keys = sorted(space.spaces)
-        parts = [canonical(space.spaces[key], f"{name}[{key!r}]") for key in keys]
-        return spaces.Dict(OrderedDict(zip(keys, parts, strict=True)))
+        items = space.spaces.items()  # which Gymnasium sorts
+        return spaces.Dict({key: canonical(part, f"{name}[{key!r}]") for key, part in items})
     if isinstance(space, spaces.Tuple):
         inner = enumerate(space.spaces)
         return spaces.Tuple([canonical(part, f"{name}[{i}]") for i, part in inner])
@@ -105,10 +100,8 @@ def action_choices(space: spaces.Space[Any], bins: int) -> Array:
             )
         axes = grid_of(space, bins)
     elif isinstance(space, spaces.MultiDiscrete):
-        axes = [
-            start + np.arange(n)
-            for start, n in zip(space.start.ravel(), space.nvec.ravel(), strict=True)
-        ]
+        ranges = zip(space.start.ravel(), space.nvec.ravel(), strict=True)
+        axes = [start + np.arange(n) for start, n in ranges]
     elif isinstance(space, spaces.MultiBinary):
         axes = [np.arange(2)] * math.prod(space.shape)
     else:
@@ -149,20 +142,16 @@ class ActionBox:
         >>> box.actions(np.array([[0.5], [1.2]])).tolist(), box.units(np.array([1.0]))
         ([[1.0], [2.0]], array([0.5]))
         """
-        if not (
-            isinstance(space, spaces.Box)
-            and space.is_bounded()
-            and space.dtype in _FLOATS
-            and np.prod(space.shape) > 0
-        ):
-            unbounded = isinstance(space, spaces.Box) and not space.is_bounded()
+        box = space if isinstance(space, spaces.Box) else None
+        unbounded = box is not None and not box.is_bounded()
+        if box is None or unbounded or box.dtype not in _FLOATS or math.prod(box.shape) == 0:
             raise ValueError(
                 f"action_space is {space}: it must be a bounded Box of float32 or float64 where "
                 "actions are continuous; gymnasium.wrappers.TransformAction can make it one"
                 f"{'' if unbounded else ', and FittedQAgent takes other actions'}"
             )
-        low, high = (tuple(bound.ravel().tolist()) for bound in (space.low, space.high))
-        return cls(low, high, space.shape, str(space.dtype))
+        low, high = (tuple(bound.ravel().tolist()) for bound in (box.low, box.high))
+        return cls(low, high, box.shape, str(box.dtype))
 
     @cached_property
     def bounds(self) -> npt.NDArray[np.float64]:

@@ -18,8 +18,8 @@ import gymnasium as gym
 import numpy as np
 from gymnasium.wrappers import OrderEnforcing, PassiveEnvChecker
 
-from oda_rl.agents.environments.making import generator_in
-from oda_rl.agents.environments.origins import chain, decode, encode, size
+from oda_rl.agents.environments.making import chain, generator_in
+from oda_rl.agents.environments.origins import decode, encode, size
 from oda_rl.files.schema import generator_state, reading, require
 
 _IGNORED = {"env", "spec", "_action_space", "_observation_space", "_metadata", "_cached_spec",

@@ -48,9 +48,8 @@ def checked_reward(reward: Any) -> float:
 def checked_flag(name: str, flag: Any) -> bool:
     """Return ``terminated`` or ``truncated`` as a bool; raise ValueError if it is none."""
     value = np.asarray(flag)
-    if value.ndim == 0 and (
-        value.dtype.kind == "b" or (value.dtype.kind in "iu" and flag in (0, 1))
-    ):
+    kind = value.dtype.kind
+    if value.ndim == 0 and (kind == "b" or (kind in "iu" and flag in (0, 1))):
         return bool(flag)
     raise ValueError(f"{name} is {_short(flag)}: it must be True or False")
 

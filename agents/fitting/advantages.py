@@ -125,8 +125,7 @@ class Placed:
         """Assign the rows that are new; those from ``settled`` on will be assigned again."""
         n = len(seen.observations)
         new = seen.observations[len(self._known[0]) if self._known else 0 :]
-        found: list[Array]
-        found = [*assign_three(new, self.at), *assign_three(new, self.fine)[1:]]
+        found: list[Array] = [*assign_three(new, self.at), *assign_three(new, self.fine)[1:]]
         if self._known:
             found = [np.concatenate(pair) for pair in zip(self._known, found, strict=True)]
         self._known = [own[:settled] for own in found]

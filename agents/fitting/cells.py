@@ -61,9 +61,7 @@ class Experience(NamedTuple):
     steps: FloatArray  # their steps, shape (n, 3 or more)
     n_actions: int  # number of actions, or of action codevectors in each cell
     numbered: bool = False  # whether states are discrete: each is a cell
-    taken: TakenActions | None = None
-    """Continuous actions; the policy is a
-    :class:`oda_rl.agents.policies.cells.CodevectorPolicy` then."""
+    taken: TakenActions | None = None  # continuous actions, for a CodevectorPolicy
 
 
 class Cells(NamedTuple):

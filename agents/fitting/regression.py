@@ -247,11 +247,7 @@ def sweep(
                     compared -= blended(barred, cells, weights, i, j)
                 if compared > largest:
                     largest, of_best, best = compared, model, j
-            value += of_best
-            if value < low:
-                value = low
-            elif value > high:
-                value = high
+            value = min(max(value + of_best, low), high)
             change += abs(value - values[i])
             values[i] = value
         if mark == CUT:

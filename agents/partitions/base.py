@@ -62,7 +62,7 @@ class BuiltIn:
     """
 
     Settings: ClassVar[type[Checked]]
-    schema: ClassVar[dict[str, Member]]  # arrays of :meth:`_arrays` in a file, ``units`` apart
+    schema: ClassVar[dict[str, Member]] = {}  # arrays of :meth:`_arrays` in a file, ``units`` apart
     settings: Any
     capacity: int
     placed: FloatArray  # codevectors as standardised observations, shape (n_cells, d)

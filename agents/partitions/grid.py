@@ -2,14 +2,13 @@
 
 import math
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 
 from oda_rl._types import FloatArray
 from oda_rl.agents.base.settings import POSITIVE, Checked, Range, are_counts, or_none
 from oda_rl.agents.partitions.base import BuiltIn
-from oda_rl.files.schema import Member
 
 MAX_CELLS = 65_536
 
@@ -61,7 +60,6 @@ class GridPartition(BuiltIn):
     """
 
     Settings = GridSettings
-    schema: ClassVar[dict[str, Member]] = {}
     settings: GridSettings
 
     def _allocate(self, n_features: int) -> None:

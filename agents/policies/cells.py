@@ -1,23 +1,9 @@
 """Cells with values of actions: blended, or as a table, in which the nearest decides alone.
 
-The value of an action is a weighted mean over the nearest cells. For K cells in d dimensions with A
-actions:
-
-``origin``, shape (d,)
-    Subtracted from observations.
-``diagram``, shape (K, 1 + d)
-    Affine diagram of the cells (:mod:`oda_rl.diagram`): scores are squared distances, up to what
-    they have in common.
-``models``, shape (K, 1 + d + A)
-    Offset and slope of each cell, which the actions share, and the value of each action.
-``width``
-    The temperature of the weights, in units of the scores.
-``n_nearest``
-    Number of cells that are blended: those of least score, or all if there are fewer.
-
 The value of an action is the mean of offset + <slope, x> + value over the nearest cells, with Gibbs
-weights proportional to exp(-score/width). Offsets and slopes say how much a state is worth, and the
-values what to do there: these alone decide.
+weights proportional to exp(-score/width), where scores are squared distances, up to what they have
+in common. Actions share offsets and slopes, which say how much a state is worth; the values say
+what to do there, and these alone decide.
 """
 
 import math
@@ -183,13 +169,13 @@ def decide_by_cells(arrays: tuple[Any, ...], observation: FloatArray) -> int:
 
 @dataclass(frozen=True)
 class CellPolicy(Stored):
-    """A policy that blends the values of the nearest cells; see the module."""
+    """A policy that blends the values of A actions in the nearest of K cells; see the module."""
 
-    origin: FloatArray
-    diagram: FloatArray
-    models: FloatArray
-    width: float
-    n_nearest: int
+    origin: FloatArray  # subtracted from observations, shape (d,)
+    diagram: FloatArray  # affine diagram of the cells (:mod:`oda_rl.diagram`), shape (K, 1 + d)
+    models: FloatArray  # offset, slope, and the value of each action, shape (K, 1 + d + A)
+    width: float  # temperature of the weights, in units of the scores
+    n_nearest: int  # number of cells of least score that are blended, or more than there are
     codevectors: FloatArray  # in the observation's units, shape (K, d)
 
     SCHEMA: ClassVar[dict[str, Member]] = {

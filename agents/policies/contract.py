@@ -38,28 +38,20 @@ class CellTables(NamedTuple):
 
     origin: FloatArray  # subtracted from observations, shape (d,)
     diagram: FloatArray  # affine diagram of the cells (:mod:`oda_rl.diagram`), shape (K, 1 + d)
-    values: FloatArray
-    """Value of each choice in each cell, shape (K, A), without what choices share by ``common``."""
-    common: FloatArray | None = None
-    """Offset and slope of each cell, shape (K, 1 + d), if the nearest cells are blended; None if
-    the nearest decides alone."""
+    values: FloatArray  # of choices, shape (K, A), without what these share by ``common``
+    common: FloatArray | None = None  # offsets and slopes, (K, 1 + d), if cells are blended
     width: float = 1.0  # cells are blended with weights proportional to exp(-score/width)
     n_nearest: int = 1  # number of cells that are blended, or more than there are
-    parts: FloatArray | None = None
-    """Continuous actions that the choices are in each cell, in units, shape (K, A, p)."""
-    affine: FloatArray | None = None
-    """Offset and slopes of each cell's continuous action, in units, shape (K, p, 1 + d), if that
-    is an affine function of the observation less the origin."""
-    clauses: Clauses | None = None
-    """Beside the cells; their rows of ``values`` and ``affine`` follow those of the cells."""
+    parts: FloatArray | None = None  # continuous actions of the choices, in units, shape (K, A, p)
+    affine: FloatArray | None = None  # or their offsets and slopes, in units, shape (K, p, 1 + d)
+    clauses: Clauses | None = None  # their rows of values and affine follow those of cells
 
 
 class InLoops(NamedTuple):
     """Decisions by a policy in compiled loops (:mod:`oda_rl.agents.base.compiled_loop`)."""
 
     kind: str  # name of the kind of policy
-    decide: Callable[..., int]
-    """``decide(arrays, observation)``, compiled, returns the choice of greatest value."""
+    decide: Callable[..., int]  # compiled: (arrays, observation) to the choice of greatest value
     arrays: tuple[Any, ...]  # arrays of the policy, and scratch
 
 

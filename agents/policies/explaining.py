@@ -46,8 +46,7 @@ class Explanation:
     upper bound of the smallest change that changes the action, unless :attr:`exact`."""
     at_least: float  #: Lower bound of that change (up to values that are equal to nine digits).
     exact: bool  #: Whether the distance is exact, because one cell decides.
-    nearest_other: FloatArray | None
-    """A state just beyond the boundary, in the shape of the observation."""
+    nearest_other: FloatArray | None  #: A state just beyond the boundary, shaped as observations.
     other_action: Any  #: Result of ``predict`` there.
     other_choice: int | None  #: Index (from 0) of the best action there.
     names: tuple[str, ...]  #: Names of the observation's components.
@@ -57,8 +56,7 @@ class Explanation:
     in_words: str  #: The choice, with the action if that is continuous.
     other_in_words: str  #: The other choice; "" if there is none.
     value_name: str = "value"  #: Quantity by which actions are compared: a value, or a score.
-    choice_name: str = "action"
-    """Kind of choice that is numbered: actions, action codevectors, or cells."""
+    choice_name: str = "action"  #: Kind of choice: an action, action codevector, level or cell.
     terms: Mapping[str, FloatArray] = field(default_factory=dict)
     """Sum that a rule computes for each component of a continuous action, before it is clipped to
     its bounds: a constant, then coefficients times components of the state, shape (1 + d,)."""
@@ -151,8 +149,7 @@ class Overview:
     actions: IntArray  # indices (from 0) of the best there, shape (n,)
     labels: tuple[str, ...]  # the actions there, in words
     margins: FloatArray  # their values minus those of the runners-up, shape (n,)
-    visits: FloatArray
-    """Times the agent has learned from the cell, as in :class:`Explanation`, shape (n,)."""
+    visits: FloatArray  # times learned from the cell, as in :class:`Explanation`, shape (n,)
     shares: FloatArray  # shares of the states visited, shape (n,); NaN if none were given
     agreement: float
     """Share of the states visited in which the agent takes the action of the cell's row: 1 unless

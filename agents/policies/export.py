@@ -79,7 +79,7 @@ def export_policy(
     learn: bool = False,
     allow_disagreement: bool = False,
 ) -> Path:
-    """Write an agent's policy to a file that does not need this package.
+    """Write an agent's policy to a file that does not need this package; return its path.
 
     ``"c"``
         A C99 header with ``int oda_policy(const float obs[])``, or where actions are continuous
@@ -119,11 +119,6 @@ def export_policy(
         ``learned`` is 1, from nothing if it is 0. All state is in the struct ``oda_learner``.
     allow_disagreement : bool
         Write fixed-point tables even if less than 99.9 % of the decisions agree.
-
-    Returns
-    -------
-    Path
-        ``out``.
 
     Raises
     ------

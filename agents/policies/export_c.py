@@ -18,8 +18,7 @@ from oda_rl.agents.policies.joint import PARTS, SHORTLIST, STEP, JointPolicy
 from oda_rl.exporting.c_text import header, number, source
 from oda_rl.metric import root
 
-MIN_AGREEMENT = 0.999
-"""Share of decisions in which tables of 16 bits have to agree with the agent's."""
+MIN_AGREEMENT = 0.999  # share of decisions in which tables of 16 bits have to be the agent's
 
 _SCORES = ("diagram", "offsets", "slopes", "shifts")
 _MAX_TRACE = 65_533  # steps, in 16 bits

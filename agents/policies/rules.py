@@ -72,10 +72,7 @@ def decide_in_box(arrays: tuple[Any, ...], observation: FloatArray) -> int:
         unit = outputs[cell, c, 0]
         for j in range(outputs.shape[2] - 1):
             unit += outputs[cell, c, 1 + j] * observation[j]
-        if unit < -1.0:
-            unit = -1.0
-        elif unit > 1.0:
-            unit = 1.0
+        unit = min(max(unit, -1.0), 1.0)
         room[0, c] = 0.5 * ((1.0 - unit) * low[c] + (1.0 + unit) * high[c])
     return 0
 
@@ -306,10 +303,7 @@ class RulePolicy(Stored):
     ) -> Self:
         """Return the rule with the names that it is read, edited and proved by.
 
-        Parameters
-        ----------
-        names, action_names, bounds
-            As the attributes; a wrong number of names raises ValueError.
+        Arguments are as the attributes; a wrong number of names raises ValueError.
         """
         known = [f"observation[{j}]" for j in range(self.scores.shape[1] - 1)]
         components = checked_names("names", names, known, "component of the observation")
@@ -329,11 +323,7 @@ class RulePolicy(Stored):
         """Begin to edit: lock cells, forbid actions, and fix actions where conditions hold.
 
         Conditions call components by their names, or ``x[2]``; actions have numbers from 0, too.
-
-        Returns
-        -------
-        oda_rl.agents.rules.editing.Editor
-            Its ``done()`` returns the edited policy; this one stays as it is.
+        The editor's ``done()`` returns the edited policy; this one stays as it is.
 
         Examples
         --------

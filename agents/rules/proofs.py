@@ -145,27 +145,21 @@ def split(
 
     def without(piece: Piece, rows: FloatArray) -> list[Piece]:
         """Return the parts where a clause does not hold."""
-        return [
-            part
-            for r in range(len(rows))
-            for part in within(
-                piece, np.concatenate([rows[:r], -rows[r : r + 1]]), -1, np.arange(r + 1) < r
-            )
-        ]
+        outside: list[Piece] = []
+        for r in range(len(rows)):  # where row r is the first that does not hold
+            first = np.concatenate([rows[:r], -rows[r : r + 1]])
+            outside += within(piece, first, strict=np.arange(r + 1) < r)
+        return outside
 
     no_rows = np.zeros((0, scores.shape[1]))
     everywhere = Piece(no_rows, np.zeros(0, dtype=np.bool_), -1, no_rows[:, 0])
     parts: list[tuple[Piece, frozenset[int]]]
     parts = [(piece, frozenset()) for piece in within(everywhere, no_rows)]
     for rows, action in forbids:
-        parts = [
-            one
-            for piece, barred in parts
-            for one in (
-                *((part, barred | {action}) for part in within(piece, rows)),
-                *((part, barred) for part in without(piece, rows)),
-            )
-        ]
+        before, parts = parts, []
+        for piece, barred in before:
+            parts += [(part, barred | {action}) for part in within(piece, rows)]
+            parts += [(part, barred) for part in without(piece, rows)]
     found: list[Piece] = []
     for cell, (rows, action) in enumerate(says, len(scores)):
         undecided = []
@@ -195,13 +189,11 @@ class Proof:
     high: FloatArray
     occurs: tuple[int, ...]  # choices that are made somewhere in the box
     never: tuple[int, ...]  # choices that are made nowhere in it
-    at_most: tuple[int, ...]
-    """Choices that are made on a boundary at most, up to rounding: no state was found."""
+    at_most: tuple[int, ...]  # those made on a boundary at most, up to rounding: no state was found
     states: dict[int, FloatArray]  # a state of the box, shape (d,), for each choice that occurs
     names: tuple[str, ...]  # names of the components
     choice_names: tuple[str, ...]
-    ranges: dict[str, tuple[float, float]]
-    """Minimum and maximum of each component of a continuous action, by its name."""
+    ranges: dict[str, tuple[float, float]]  # minimum and maximum of each action component, by name
     bounds: FloatArray  # of continuous actions, shape (2, p)
 
     def __str__(self) -> str:

@@ -39,8 +39,6 @@ class TwoTimescale(Algorithm):
     agent : TwoTimescaleAgent
         The plain agent: ``agent.q_values``, ``agent.codevectors``, ``agent.evaluate``. Its ``env``
         is None if Stable-Baselines3 changes the environment's returns or runs it elsewhere.
-    policy : CellsPolicy
-        The policy that ``predict`` uses.
     num_timesteps : int
         Steps since the counter was last reset; ``agent.num_timesteps`` counts all.
 

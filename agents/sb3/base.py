@@ -179,10 +179,7 @@ class Algorithm(EnvFirst, BaseAlgorithm):
         Raises
         ------
         ValueError
-            If ``total_timesteps`` is below 1, there is no environment, an observation has the wrong
-            shape, or an observation or a reward is not finite.
-        KeyboardInterrupt
-            After Ctrl-C, between two steps; the model can be saved and trained further.
+            If there is no environment; other errors are those of :meth:`oda_rl.agents.Agent.learn`.
         """
         total_timesteps = checked_count("total_timesteps", total_timesteps)
         if self.env is None:
@@ -383,12 +380,8 @@ class Algorithm(EnvFirst, BaseAlgorithm):
 
         Raises
         ------
-        FileNotFoundError
-            If there is no such file.
-        ValueError
-            If the file is damaged or of another algorithm, or ``env`` has other spaces.
         TypeError
-            For other keywords.
+            For other keywords; other errors are those of :meth:`oda_rl.agents.Agent.load`.
         """
         if print_system_info:
             get_system_info()

@@ -262,11 +262,15 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         A Mahalanobis matrix: distances of the cells are (x - y)ᵀ M (x - y), of cells of states and
         actions those with equal actions.
         """
-        return self._engine.mahalanobis
+        engine = self._engine
+        if engine.state.phase == ql.WARMUP:
+            return None
+        transform = (engine.transforms[ql.BEST] * engine.units[1])[:, : self.interface.n_features]
+        return np.asarray(transform.T @ transform)
 
     @property
     def _observations(self) -> FloatArray:
-        return self._engine.observations
+        return self._engine._raw(self._engine.latest)
 
     @property
     def temperature(self) -> float:
@@ -347,7 +351,6 @@ class TwoTimescaleAgent(Simplifiable, Agent):
         self.partition = partition or (paper.Annealed(config) if config.paper else None)
         check_fields(getattr(partition, "settings", config))
         self._build(interface, config, None)
-        self._note_threshold(metadata)
 
 
 _METHODS = "start", "observe"  # of a partition; those that are saved have two more

@@ -83,9 +83,7 @@ SCHEMA: dict[str, Member] = {
     "returns": Member(contests.Returns, "returns"),
     "env_states": Member(EnvState, "env_states"),
     "running": Member(ql.Running, "env_states"),
-}
-"""Arrays in a file of an online agent with A actions, or of p components; arrays of a partition
-begin with ``partition_``."""
+}  # arrays in a file, of A actions, or p components; those of a partition are apart
 
 
 class OnlineEngine(Engine):
@@ -269,7 +267,6 @@ class OnlineEngine(Engine):
         return len(self.points)
 
     def set_n_envs(self, count: int) -> None:
-        """Prepare to learn from several new environments at once."""
         if count != self.n_envs:
             before = self.state
             self._make_envs(count)
@@ -286,11 +283,6 @@ class OnlineEngine(Engine):
             running.planned = False
 
     def advance(self, step: VectorStep) -> tuple[IntArray, FloatArray]:
-        """Learn from a step of all environments and choose the next actions.
-
-        Returns the actions (from 0; of continuous ones the rows of ``next_actions``), shape (n,),
-        and the episodes that have ended, shape (m, 2), as (return, length).
-        """
         n = len(step.rewards)
         assert n == self.n_envs  # else compiled code would write past the ends of arrays
         actions, ended = np.zeros(n, dtype=np.int64), np.zeros((0, 2))
@@ -306,7 +298,7 @@ class OnlineEngine(Engine):
             if events:
                 self.attend(events, BAD_STEP)
         if self.interface.box is not None:
-            actions = np.arange(n)
+            actions = np.arange(n)  # rows of next_actions
         return actions, ended
 
     @property
@@ -334,11 +326,6 @@ class OnlineEngine(Engine):
         """The latest points, in units, shape (n, d)."""
         return self.recent[: min(self.state.seen, RECENT), :-1]
 
-    @property
-    def observations(self) -> FloatArray:
-        """The latest observations, shape (n, d)."""
-        return self._raw(self.latest)
-
     def _raw(self, points: FloatArray) -> FloatArray:
         """Return points, in units, as observations, without actions."""
         origin, inverse_units = self.units
@@ -352,14 +339,6 @@ class OnlineEngine(Engine):
         mean, covariance = metric.covariance(self.latest)
         scales = metric.scales(mean, covariance) * self.units[1]
         return np.asarray(scales[: self.interface.n_features])
-
-    @property
-    def mahalanobis(self) -> FloatArray | None:
-        """The metric of the cells in the observation's units; None during random play."""
-        if self.state.phase == ql.WARMUP:
-            return None
-        transform = (self.transforms[ql.BEST] * self.units[1])[:, : self.interface.n_features]
-        return np.asarray(transform.T @ transform)
 
     def _attend(self, events: int) -> None:
         if events & ql.JUDGE:
@@ -613,9 +592,8 @@ class OnlineEngine(Engine):
         """Return ∇Q = Σ w_k (g_k - 2/T (Q_k - Q) (x - m_k)) of all actions, shape (n, A, d)."""
         placed = self.live.places[:, : self.n_cells].T
         n, temperature = min(self.n_nearest, len(placed)), self.live.head[joint.TEMPERATURE]
-        scores = (
-            (placed**2).sum(axis=1) + self.live.mixture[0, : len(placed)] - 2.0 * points @ placed.T
-        )
+        biases = self.live.mixture[0, : len(placed)]
+        scores = (placed**2).sum(axis=1) + biases - 2.0 * points @ placed.T
         near = np.argpartition(scores, n - 1, axis=1)[:, :n]
         scores = np.take_along_axis(scores, near, axis=1)
         weights = np.exp((scores.min(axis=1, keepdims=True) - scores) / temperature)[:, None]
@@ -895,6 +873,5 @@ class OnlineEngine(Engine):
         numbers = arrays["env_states"]["number"]
         require((numbers == np.arange(count)).all(), "env_states are not numbered from 0")
         if state["phase"] == ql.LEARNING:
-            require(
-                state["steps"] >= state["warmup_steps"], "state.phase is wrong: warm-up goes on"
-            )
+            begun = state["steps"] >= state["warmup_steps"]
+            require(begun, "state.phase is wrong: warm-up goes on")
