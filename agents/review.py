@@ -83,7 +83,7 @@ class Difference:
     region: Bounds  # bounds of the states in which they differ
     before: FloatArray  # returns of the earlier policy, shape (m,); empty without an environment
     after: FloatArray  # returns of the later policy from the same starts, shape (m,)
-    interval: tuple[float, float]  # 95 % confidence interval of :attr:`change`, NaN as that is
+    interval: tuple[float, float]  # 95 % confidence interval of :attr:`change`; NaN like that
     names: tuple[str, ...]  # names of the components
     texts: tuple[str, str]  # both rules in words; empty for a policy that is no rule
 

@@ -537,5 +537,5 @@ def test_densities_are_drawn_with_an_ellipse_for_each_component(covariance_type)
     expected = model.covariances_[0]
     expected = expected if expected.ndim == 2 else np.diag(np.broadcast_to(expected, 2))
     np.testing.assert_allclose(axes.T @ np.diag(radii**2) @ axes, expected, atol=1e-8)
-    with pytest.raises(ValueError, match=r"needs shape \(n, 2\)"):
+    with pytest.raises(ValueError, match=r"must have 2 columns"):
         plot_density(model, np.zeros((5, 3)))
