@@ -241,11 +241,11 @@ class LocalRegressor(Supervised, RegressorMixin, CellEstimator):
             gain = errors[0] - errors[1]
             gain, square = (np.bincount(cells[n:], g, len(places)) for g in (gain, gain**2))
             rows = rows[(gain <= np.sqrt(square))[cells[:n]] | (rows >= n_older)]
-        homes = np.unique(cells[rows])
-        groups = (rows[cells[rows] == k] for k in homes)
+        older_cells = np.unique(cells[rows])
+        groups = (rows[cells[rows] == k] for k in older_cells)
         parts = [equivalent(pairs[own], weights[own]) for own in groups]
         older, masses = (np.concatenate(tables) for tables in zip(*parts, strict=True))
-        self._older = places, older, masses, homes.repeat([len(table) for table, _ in parts])
+        self._older = places, older, masses, older_cells.repeat([len(table) for table, _ in parts])
         self._recent = self._recent[0][-(RECENT // 2) :], self._recent[1][-(RECENT // 2) :]
 
     def _placed(self) -> tuple[FloatArray, FloatArray, IntArray]:
@@ -255,16 +255,17 @@ class LocalRegressor(Supervised, RegressorMixin, CellEstimator):
         """
         pairs, weights = self._recent
         if self._older is not None:
-            places, older, masses, homes = self._older
+            places, older, masses, own = self._older
             pairs, weights = np.concatenate([older, pairs]), np.concatenate([masses, weights])
         points, codevectors = self._features(pairs), self._embedded_codevectors()
         cells = self._cells(np.clip(points, self._low, self._high))  # in the divergence's domain
         if self._older is not None:
             gaps = self._divergence.between(codevectors, self._divergence.embed(places))
-            source, heir = gaps.argmin(axis=1), self._cells(places)
-            heirs = np.bincount(source, minlength=len(places))
-            same = (heirs == 0) | ((heirs == 1) & (source[heir] == np.arange(len(places))))
-            cells[: len(homes)] = np.where(same[homes], heir[homes], cells[: len(homes)])
+            nearest, present = gaps.argmin(axis=1), self._cells(places)
+            counts = np.bincount(nearest, minlength=len(places))
+            alone = (counts == 1) & (nearest[present] == np.arange(len(places)))
+            same = alone | (counts == 0)
+            cells[: len(own)] = np.where(same[own], present[own], cells[: len(own)])
         points = filled(points, self._divergence.restore(codevectors)[cells])
         return np.hstack([points, pairs[:, self.n_features_in_ :]]), weights, cells
 
