@@ -50,7 +50,7 @@ _CONSTANT_SHARE, _MAX_CONSTANTS = 0.05, 17  # of the steps; actions that are hel
 _MAX_VALUES = 10_000  # for states of several components, each of which is a cell
 _NEVER = 2**62  # steps
 _FIRST_ROWS = 256  # of each of several environments
-_ENDLESS = 1_000  # steps of an episode without any end before, after which it is divided
+_LONGEST = 1_000  # steps without an end, after which episodes are taken to have none
 _SEGMENT = 300  # steps, at least, that count as an episode then; returns are for so many
 
 _COUNTED = "n", "mean", "m2", "action"  # of a record
@@ -64,7 +64,7 @@ SCHEMA: dict[str, Member] = {
     "explored": whole("returns", "[-1, schemes)"),
     "scheme": whole("", "[-1, schemes)"),
     "uninterrupted": flags(),
-    "divided": flags(),
+    "endless": flags(),
     "latest": whole("", "[-1, records)"),
     "confirming": whole("", "[-1, records)"),
     "confirmed": whole(),
@@ -168,7 +168,7 @@ class FittedEngine(Engine):
         self.exploration = exploration.Exploration(config)
         self._novelty: CellPolicy | None = None  # seeks what has seldom been done
         self._uninterrupted = True  # the running episode has been played with one policy
-        self._divided = False  # no episode ends: the steps between two fits count as one
+        self._endless = False  # no episode ends: the steps between two fits count as one
         self._confirming: Record | None = None
         self._confirmed = 0  # steps spent on that
         self._constant: Record | None = None  # plays one action for the present episode
@@ -210,7 +210,7 @@ class FittedEngine(Engine):
     def begin_episode(self) -> None:
         """Abandon running episodes; their steps stay in the memory."""
         self.env_state.assign({"episode_return": 0.0, "episode_length": 0, "held": 0})
-        self._uninterrupted, self._constant = not self._divided, None
+        self._uninterrupted, self._constant = not self._endless, None
         self._open()
         self.leave_envs()
 
@@ -252,8 +252,8 @@ class FittedEngine(Engine):
     def _credit(self, total: float, length: int, playing: Playing) -> None:
         """Note an episode, to the credit of a policy if it was played with that alone."""
         self._ended_since_fit = True
-        if self._divided and length != _SEGMENT:  # some do end, whose returns are of other lengths
-            self._divided, self._latest = False, Record(self.newest)
+        if self._endless and length != _SEGMENT:  # some do end, whose returns are of other lengths
+            self._endless, self._latest = False, Record(self.newest)
             self._forget_policies()
             self.exploration.forget_all_but(0)
             self.exploration.lengths, playing = [], replace(playing, record=None)
@@ -418,10 +418,10 @@ class FittedEngine(Engine):
             self.refit()
         else:  # play it again, without exploration
             self._confirming = doubtful
-            self._uninterrupted = self._divided or self.env_state.episode_length == 0
+            self._uninterrupted = self._endless or self.env_state.episode_length == 0
             self._set_due(_CONFIRMING)
             self._open()
-        if self._divided:
+        if self._endless:
             self._draw_scheme()
             self._several.playing = [self._playing] * self.n_envs
         self._replace_stale()
@@ -429,8 +429,8 @@ class FittedEngine(Engine):
     def _end_segment(self) -> None:
         """Where no episode ends, count the steps since the last fit as one."""
         lengths = [env_state.episode_length for env_state in self.env_states]
-        self._divided |= not self.exploration.lengths and max(lengths) >= _ENDLESS
-        if not self._divided or max(lengths) == 0:
+        self._endless |= not self.exploration.lengths and max(lengths) >= _LONGEST
+        if not self._endless or max(lengths) == 0:
             return
         for env in range(self.n_envs):
             self._commit(env)
@@ -444,7 +444,7 @@ class FittedEngine(Engine):
         rows, newest = self.memory.rows(self.env_state), self.state.new_steps
         going_on = self.memory.steps[:rows, MARK][-2 * newest :] == GOES_ON  # two rows each at most
         begin = int(np.flatnonzero(going_on)[-newest:][0])
-        ended = 1 if self._divided else int((~going_on[begin:]).sum())
+        ended = 1 if self._endless else int((~going_on[begin:]).sum())
         now = Returns.latest(self.exploration.returns, ended)
         return changes.far_below(now, best.returns, spread) and self._agreeing() > 0
 
@@ -531,7 +531,7 @@ class FittedEngine(Engine):
     def _install(self, found: Fit) -> None:
         self.newest, self.metric, self.scale = found.policy, found.metric, found.scale
         self._latest, self._constant = Record(self.newest), None
-        self._uninterrupted = self._divided or self.env_state.episode_length == 0
+        self._uninterrupted = self._endless or self.env_state.episode_length == 0
         self.env_state.held = 0
         self._explore_on(anew=False)
         self._set_due()
@@ -558,7 +558,7 @@ class FittedEngine(Engine):
         soon = max(int(part * max(_TABLE_SOONER * self.config.min_refit, _SOONER * share)), 1)
         if self._numbered and soon < self.exploration.mean_length:
             needed = latest = soon  # it then tries, within an episode, what it has not tried
-        latest = max(needed, _SEGMENT) if self._divided else latest
+        latest = max(needed, _SEGMENT) if self._endless else latest
         self.state.assign({"needed": needed, "latest": latest, "new_steps": 0})
 
     # What is played.
@@ -644,7 +644,7 @@ class FittedEngine(Engine):
             "env_state": self.env_state.record.copy(),
             **self.exploration.arrays(),
             "uninterrupted": np.array(self._uninterrupted),
-            "divided": np.array(self._divided),
+            "endless": np.array(self._endless),
             "confirmed": np.array(self._confirmed),
             "constant": np.array(-1 if self._constant is None else self._constant.action),
             "tried": np.array(self._tried),
@@ -694,7 +694,7 @@ class FittedEngine(Engine):
         self._placed = Placed.from_arrays(cells) if cells else None
         self.exploration.restore(arrays)
         self._uninterrupted, self._ended_since_fit = bool(arrays["uninterrupted"]), True
-        self._divided = bool(arrays["divided"])
+        self._endless = bool(arrays["endless"])
         for name in ("_confirmed", "_tried", "_forgotten", "_placed_at", "_n_fits"):
             setattr(self, name, int(arrays[name[1:]]))
         constant = int(arrays["constant"])

@@ -80,7 +80,7 @@ class Fallback:
     """Judges the world while an agent learns, and takes over where it is not trusted."""
 
     reason: str | None = None  # why it has taken over; None if it has not
-    doubt: str | None = None  # why the world is not trusted after all steps, though it has not
+    doubt: str | None = None  # why the world is not trusted at the end, where it has not taken over
     rule: RulePolicy | None = None
     climb: Climb | None = None  # the climb to an affine rule, once it has taken over
     fitted: FittedQAgent | None = None  # the agent that learns values, once it has taken over

@@ -270,7 +270,7 @@ class Planner:
         return None if degrees is None else GradedCoding(**vars(coding), degrees=degrees)
 
     def _frequent(self, rule: Rule) -> list[Rule]:
-        """Return the rules of the cell of most, and of all with over 1 % of the latest states."""
+        """Return the rules of the most visited cell, and of those with over 1 % of the states."""
         cells = decisions(*rule, None, self.memory.present.before[-_N_LATEST:])
         shares = np.bincount(cells, minlength=len(rule[0])) / len(cells)
         masks = shares == shares.max(), shares > _RARE
@@ -334,7 +334,7 @@ class Planner:
     def _simplified(self, where: Imagination, rule: Rule) -> Rule:
         """Drop cells, numbers and digits that do not matter in imagination."""
 
-        def judged(first: Rule, starts: FloatArray) -> Callable[[Rule], bool]:
+        def judge_by(first: Rule, starts: FloatArray) -> Callable[[Rule], bool]:
             before = where.returns_of(first, starts)
 
             def as_good(other: Rule) -> bool:
@@ -347,10 +347,10 @@ class Planner:
             return as_good
 
         if self._boxed:  # cells have to matter in episodes from their starts
-            as_good = judged(rule, self.draw_starts(_FINAL_STARTS))
+            as_good = judge_by(rule, self.draw_starts(_FINAL_STARTS))
             rule = next(filter(as_good, self._frequent(rule)), rule)
         halves = self.draw_starts(_SIMPLIFYING_STARTS), self._draw_seen(_SIMPLIFYING_STARTS)
-        as_good = judged(rule, np.concatenate(halves))
+        as_good = judge_by(rule, np.concatenate(halves))
         return simplified(rule, self._draw_seen(_SIMPLIFYING_STATES), as_good, MAX_SIMPLIFIED)
 
     def delivered(self, candidate: Candidate) -> RulePolicy:

@@ -83,17 +83,18 @@ class Explanation:
         for (name, terms), done in zip(self.terms.items(), np.ravel(self.action), strict=False):
             total, products = terms.sum(), terms[1:]
             ranked = np.argsort(-np.abs(products), kind="stable")
-            said = [
+            parts = [
                 f"{products[j] / state[j]:.4g}·{state[j]:.4g} = {products[j]:.4g} ({self.names[j]})"
                 for j in ranked[:_TERMS]
                 if products[j] != 0.0
             ]
             if (others := products[ranked[_TERMS:]]).any():
-                said.append(f"others together {others.sum():.4g}")
-            said += [f"constant {terms[0]:.4g}"] * int(terms[0] != 0.0)
+                parts.append(f"others together {others.sum():.4g}")
+            if terms[0] != 0.0:
+                parts.append(f"constant {terms[0]:.4g}")
             clipped = abs(total - done) > _ROUNDING * (1.0 + np.abs(terms).sum())
             end = f", clipped to {done:.4g}" if clipped else ""
-            lines.append(f"{name} = {total:.4g}{end}: {', '.join(said) or '0'}")
+            lines.append(f"{name} = {total:.4g}{end}: {', '.join(parts) or '0'}")
         return lines
 
     def _where(self) -> list[str]:

@@ -408,7 +408,7 @@ class RulePolicy(Stored):
         pairs = [[number(end, _OF_BOUNDS) for end in pair] for pair in zip(low, high, strict=True)]
         limits = [f"at least {a} and at most {b}" for a, b in pairs]
         alike = len(set(limits)) == 1
-        ends = [f"{'each' if n > 1 else named[0]} {limits[0]}"] * alike
+        ends = [f"{'each' if n > 1 else named[0]} {limits[0]}"] if alike else []
         behind = [""] * n if alike else [f"; {limit}" for limit in limits]
         each = [
             [f"{a} = {in_words(row)}{b}" for a, row, b in zip(parts, cell, behind, strict=True)]

@@ -312,16 +312,16 @@ class Editor:
     def _insert(
         self, k: int, clauses: list[tuple[FloatArray, FloatArray]], error: str, locked: bool = False
     ) -> Self:
-        """Insert clauses that fix the output, but those that decide nowhere."""
+        """Insert clauses that fix the output, except those that decide nowhere; or fail."""
         before, discrete = [one[:2] for one in self._says[:k]], not self._policy.continuous
         space = np.outer([-np.inf, np.inf], np.ones(self._policy.scores.shape[1] - 1))
-        none = self._policy.scores[:0], self._policy.actions[:0]
+        none, inserted = (self._policy.scores[:0], self._policy.actions[:0]), False
         for rows, output in reversed(clauses):
             says = [(a, int(b[:, 0].argmax()) * discrete) for a, b in [*before, (rows, output)]]
             if any(one.cell == k for one in split(*none, self._forbids, says, space)):
                 self._says.insert(k, (rows, output, locked))
-                error = ""
-        if error:
+                inserted = True
+        if not inserted:
             raise ValueError(error)
         return self
 
@@ -357,12 +357,13 @@ class Editor:
         columns = [self._action(name) for name in given]
         values = np.array([one if isinstance(one, Real) else np.nan for one in given.values()])
         low, high = self._bounds[:, columns]
-        enough = columns if isinstance(do, Mapping) else len(columns) == len(self._bounds[0])
-        if not enough or not ((values >= low) & (values <= high)).all():
+        n = len(self._bounds[0])
+        complete = len(columns) > 0 if isinstance(do, Mapping) else len(columns) == n
+        if not complete or not ((values >= low) & (values <= high)).all():
             ends = " to ".join(str(end.tolist()) for end in self._bounds)
             raise ValueError(
-                f"do is {do!r}: it must be {len(self._bounds[0])} numbers, from {ends}, or a dict "
-                "with numbers of some components"
+                f"do is {do!r}: it must be {n} numbers, from {ends}, or a dict with numbers of "
+                "some components"
             )
         middle, half = 0.5 * (low + high), 0.5 * (high - low)
         units = np.zeros(len(columns))  # half is 0 where there is only one action

@@ -485,7 +485,10 @@ class ODAClassifier(estimators.Supervised, ClassifierMixin, BaseODA):
         )  # fmt: skip
 
     def _raise_temperature(self, data: Distribution) -> None:
-        """Raise it to the lowest log loss if guessing costs less: few far samples may set it."""
+        """Raise the prediction temperature where guessing by class shares has a lower log loss.
+
+        A few far samples may have set it too low.
+        """
         points, classes, weights = data.some(20_000)
         points = self._divergence.embed(self._first_divergence.restore(points))
         shares, losses = weights / weights.sum(), [np.inf]

@@ -351,7 +351,7 @@ class ODARegressor(LocalRegressor, BaseODA):
         self._recent, self._older = (distinct.points, shares), None
         self._publish()
         self._settle(self._features(distinct.points), shares)
-        self._models  # noqa: B018 - of all samples as they are
+        self._models = self._fitted(*self._placed())  # to all samples as they are
         self._sum_up()
         return self
 

@@ -62,10 +62,9 @@ def checked(name: str, given: npt.ArrayLike, n_columns: int, more: bool = False)
     rows = np.asarray(given, dtype=np.float64)
     wide = rows.ndim == 2 and (rows.shape[1] == n_columns or (more and rows.shape[1] > n_columns))
     if not wide or not np.isfinite(rows).all():
-        shape, least = f"shape {rows.shape}" if not wide else "NaN or infinity", " or more" * more
-        raise ValueError(
-            f"{name} has {shape}: it must have {n_columns}{least} columns of finite numbers"
-        )
+        fault = "NaN or infinity" if wide else f"shape {rows.shape}"
+        width = f"{n_columns} or more" if more else n_columns
+        raise ValueError(f"{name} has {fault}: it must have {width} columns of finite numbers")
     return rows
 
 

@@ -548,8 +548,7 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
         )
         self._grow(self._features(pairs), np.zeros(len(pairs), dtype=np.int64), weights, 1)
         self._recent, self._older = (pairs, weights), None
-        self.__dict__.pop("_models", None)
-        self._models  # noqa: B018 - of all samples as they are
+        self._models = self._fitted(*self._placed())  # to all samples as they are
         self._sum_up()
         return self
 
