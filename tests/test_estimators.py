@@ -18,6 +18,7 @@ SMALL = {  # "auto" is among the others
     oda_rl.DensityClassifier: {"estimator": oda_rl.StochasticEMGaussianMixture(init="random")},
     oda_rl.DistributedODAClassifier: {"n_clusters": 4},
     oda_rl.DistributedODAClusterer: {"n_clusters": 4},
+    oda_rl.INFEX: {"bandwidth": "scott", "tol": 1e-3},
     oda_rl.ODAClassifier: {"n_clusters": 4},
     oda_rl.ODAClusterer: {"n_clusters": 4},
     oda_rl.ODARegressor: {"n_clusters": 4},
@@ -25,6 +26,7 @@ SMALL = {  # "auto" is among the others
 }
 # Those whose fit or predict runs other code than that of the defaults.
 OTHERS = [
+    oda_rl.INFEX(),
     oda_rl.INFEX("mean_variance", tol=1e-4),
     oda_rl.LVQ(n_prototypes=2, algorithm="rslvq"),
     oda_rl.ODAClusterer(refine=False, forgetting=0.1),

@@ -67,7 +67,7 @@ def test_the_largest_rewards_leave_everything_finite(kind, unit):
         warnings.simplefilter("error")
         warnings.filterwarnings("ignore", "the learned world is not trusted")
         agent = AGENTS[kind](place(kind, unit * LARGEST), seed=0)
-        agent.learn(600 if kind == "model" else 1500)
+        agent.learn(300 if kind == "model" else 1500)
     check_finite(agent)
 
 
@@ -129,9 +129,9 @@ def estimator(name, **settings):
 def samples(name, unit=1.0):
     """Arguments of fit: two clouds, and what an estimator is to learn of them."""
     rng = np.random.default_rng(0)
-    points = np.concatenate([rng.normal(-3.0, 1.0, (60, 3)), rng.normal(3.0, 1.0, (60, 3))])
+    points = np.concatenate([rng.normal(-3.0, 1.0, (30, 3)), rng.normal(3.0, 1.0, (30, 3))])
     if "Class" in name or name == "LVQ":
-        return unit * points, np.repeat([0, 1], 60)
+        return unit * points, np.repeat([0, 1], 30)
     return (unit * points, unit * points[:, 0]) if name.endswith("Regressor") else (unit * points,)
 
 

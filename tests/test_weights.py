@@ -146,24 +146,24 @@ FACTORS = [(2.0**-27, 0), (2.0**27, 0), *((f, 1e-6) for f in (1e-8, 3e-5, 0.3, 7
 
 @pytest.mark.parametrize("name", ESTIMATORS)
 def test_a_common_factor_changes_nothing(name):
-    tables = [make_blobs(150, centers=4, cluster_std=1.5, random_state=i)[0] for i in range(4)]
+    blobs, _ = make_blobs(100, centers=4, cluster_std=1.5, random_state=0)
     slack = 100.0 if name == "INFEX" else 1.0  # its tol, where the optimum is flat
-    for i, X in enumerate([*tables, np.random.default_rng(1).random((200, 3))]):
+    for i, X in enumerate([blobs, np.random.default_rng(1).random((100, 3))]):
         data = X, X[:, 0] if name.endswith("Regressor") else X[:, 0] > X[:, 1]
         weights = np.random.default_rng(i).exponential(size=len(X))
         plain = said(estimator(name).fit(*data, sample_weight=weights), X)
-        for factor, error in FACTORS:
+        for factor, error in FACTORS[i::2]:
             model = estimator(name).fit(*data, sample_weight=factor * weights)
             for found, wanted in zip(said(model, X), plain, strict=True):
                 np.testing.assert_allclose(found, wanted, rtol=slack * error, atol=slack * error)
-    equal = estimator(name).fit(*data, sample_weight=np.full(200, 1e-8))
+    equal = estimator(name).fit(*data, sample_weight=np.full(100, 1e-8))
     for found, wanted in zip(said(equal, X), said(estimator(name).fit(*data), X), strict=True):
         np.testing.assert_allclose(found, wanted, rtol=1e-7, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", STREAMING)
 def test_a_common_factor_changes_no_stream(name):
-    data, models = [part[::3] for part in samples(name)], []
+    data, models = [part[::2] for part in samples(name)], []
     weights = np.random.default_rng(2).exponential(size=len(data[0]))
     for factor, _ in FACTORS[:2]:
         model = estimator(name).partial_fit(*data, sample_weight=factor * weights)
