@@ -87,16 +87,16 @@ def test_processes_learn_the_same_as_in_turns_though_one_is_killed(cluster, vict
     killed = []
 
     def kill(agent):
-        if agent.num_timesteps > 300 and not killed:
+        if agent.num_timesteps > 200 and not killed:
             killed.append(victim)
             os.kill(victim, signal.SIGKILL)
 
     agent = slow_agent()
-    agent.learn(1000, callback=kill, actors=Actors(2, cluster.scheduler_address))
+    agent.learn(600, callback=kill, actors=Actors(2, cluster.scheduler_address))
     with pytest.raises(ProcessLookupError):
         os.kill(killed[0], 0)
-    assert agent.num_timesteps == 1000
-    same(agent, in_turns(slow_agent(0.0), 1000, 2))
+    assert agent.num_timesteps == 600
+    same(agent, in_turns(slow_agent(0.0), 600, 2))
 
 
 @pytest.mark.slow
@@ -144,10 +144,10 @@ def test_the_number_of_steps_is_exact(threads, steps, count):
 
 
 def test_the_same_seed_and_number_of_actors_give_the_same_bits(threads):
-    first, second = (FittedQAgent("Varied-v0", seed=5).learn(800, actors=threads) for _ in range(2))
+    first, second = (FittedQAgent("Varied-v0", seed=5).learn(500, actors=threads) for _ in range(2))
     same(first, second)
-    same(first, in_turns(FittedQAgent("Varied-v0", seed=5), 800, 2))
-    other = FittedQAgent("Varied-v0", seed=6).learn(800, actors=threads)
+    same(first, in_turns(FittedQAgent("Varied-v0", seed=5), 500, 2))
+    other = FittedQAgent("Varied-v0", seed=6).learn(500, actors=threads)
     assert not np.array_equal(test_fitted.rows(other)[0], test_fitted.rows(first)[0])
 
 
@@ -157,10 +157,10 @@ def test_the_same_seed_and_number_of_actors_give_the_same_bits(threads):
      (CodevectorAgent, "Pendulum-v1")],
 )  # fmt: skip
 def test_other_spaces(threads, kind, env_id):
-    agent = kind(env_id, seed=0).learn(1500, actors=threads)
-    same(agent, in_turns(kind(env_id, seed=0), 1500, 2))
+    agent = kind(env_id, seed=0).learn(800, actors=threads)
+    same(agent, in_turns(kind(env_id, seed=0), 800, 2))
     assert agent.evaluate(2, seed=0).shape == (2,)
-    assert agent.visits.sum() == 1500
+    assert agent.visits.sum() == 800
     if kind is CodevectorAgent:
         assert np.ptp(test_fitted.rows(agent)[1][:, 3:]) > 1.0  # of the actions performed
 

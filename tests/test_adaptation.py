@@ -92,7 +92,7 @@ def test_composite_observations_are_flattened(kind, space, n_features):
 def test_combinations_of_actions_are_offered(kind, space, best, n_actions):
     env = Combined(BOX, space, np.array(best))
     agent = kind(env, seed=0, action_bins=3, **near_sighted(kind))
-    agent.learn(steps_for(kind, 3000, 250))
+    agent.learn(steps_for(kind, 1500, 250))
     assert agent.interface.n_actions == n_actions
     assert {np.asarray(action).tobytes() for action in env.taken} == {
         np.asarray(choice).tobytes() for choice in action_choices(space, 3)
@@ -199,7 +199,7 @@ def test_the_cliff_is_learned_as_a_table():
 )  # fmt: skip
 def test_files_and_users_loops(kind, env_id, tmp_path):
     env = gym.make(env_id)
-    agent = kind(env, seed=0, action_bins=5).learn(steps_for(kind, 1000, 400))
+    agent = kind(env, seed=0, action_bins=5).learn(steps_for(kind, 700, 250))
     steps = agent.num_timesteps
     assert agent.env is env
     agent.save(tmp_path / "a.zip")
@@ -210,12 +210,12 @@ def test_files_and_users_loops(kind, env_id, tmp_path):
     raw = gym.make(env_id)
     other = kind.load(tmp_path / "a.zip", env=gym.make(env_id))
     for one in (agent, other):
-        live(one, one.env, 200)
+        live(one, one.env, 100)
         observation, _ = one.env.reset(seed=5)
         assert raw.action_space.contains(one.act(observation))
         assert raw.action_space.contains(one.predict(observation)[0])
         one.explain(observation)
-    assert other.num_timesteps == agent.num_timesteps == steps + 200
+    assert other.num_timesteps == agent.num_timesteps == steps + 100
     with pytest.raises(ValueError, match="trained with"):
         kind.load(tmp_path / "a.zip", env="CartPole-v1")
 

@@ -221,10 +221,10 @@ def test_the_smallest_within_a_standard_error_of_the_best_is_taken():
 def test_a_curve_over_the_number_of_cells(monkeypatch):
     monkeypatch.setattr(distil, "SIZES", (2, 3))
     env = Counting(gym.make("CartPole-v1"))
-    found = distill(upright, env, steps=16_000, seed=0)
+    found = distill(upright, env, steps=8_000, seed=0)
     assert [one.n_cells for one in found.curve] == [2, 3]
     assert found.policy is found.curve[0].policy
-    assert env.steps == found.steps <= 16_000
+    assert env.steps == found.steps <= 8_000
     assert len(found.taught) >= max(len(one.returns) for one in found.curve) - 1
 
 

@@ -157,7 +157,7 @@ class Bandit(gym.Env):
         (FittedQAgent, False, 2000, 0.8, {}, 1000),
         (TwoTimescaleAgent, False, 3000, 0.6, {}, 1),
         (TwoTimescaleAgent, False, 3000, 0.6, {"gamma": 1.0}, 1000),
-        (TwoTimescaleAgent, None, 20_000, 0.9, {}, 1000),
+        (TwoTimescaleAgent, None, 4_000, 0.9, {}, 200),
         (CodevectorAgent, True, 2000, 0.8, {}, 1000),
         (ModelAgent, True, 600, 0.7, QUICK, 1),  # its rewards are bilinear in context and action
     ],
@@ -193,7 +193,7 @@ class Offers(gym.Env):
 
 def test_waiting_for_the_limit_of_short_episodes_does_not_look_best():
     # The first offer is worth 2; accepting none below 2.4 or so 2.7.
-    agent = TwoTimescaleAgent(Offers(), seed=0).learn(10_000)
+    agent = TwoTimescaleAgent(Offers(), seed=0).learn(6_000)
     assert agent.evaluate(400, env=Offers(), seed=1).mean() > 2.4
 
 

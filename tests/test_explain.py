@@ -12,6 +12,7 @@ from environments import Grid, Toy
 from test_cell_policy import random_policy
 
 from oda_rl.agents import FittedQAgent, ModelAgent, TwoTimescaleAgent, load_agent
+from oda_rl.agents.model import fallback
 from oda_rl.agents.policies.alternatives import alternative_of_cells
 from oda_rl.agents.policies.explaining import explain, overview
 from oda_rl.agents.policies.rules import RulePolicy
@@ -180,7 +181,7 @@ def test_the_lower_bound_of_blended_cells_is_near_the_distance(env_id):
     agent, rng = TwoTimescaleAgent(env_id, seed=1).learn(5000), np.random.default_rng(0)
     visited, ratios = agent.visited_states(1000, seed=1), []
     d = visited.shape[1]
-    for observation in visited[::25]:
+    for observation in visited[::50]:
         told = agent.explain(observation)
         steps = ball(rng, d, 1.0, 4000)
         steps[::2] /= np.linalg.norm(steps[::2], axis=1, keepdims=True)
@@ -228,7 +229,7 @@ def test_one_action_has_no_alternative(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_observations_of_two_dimensions_and_actions_that_begin_elsewhere(kind):
-    agent = KINDS[kind](Grid(), seed=0).learn(2000)
+    agent = KINDS[kind](Grid(), seed=0).learn(300 if kind == "rule" else 2000)
     observation = np.arange(6, dtype=np.uint8).reshape(2, 3)
     told = agent.explain(observation)
     assert told.action == agent.predict(observation)[0]
@@ -400,9 +401,10 @@ def test_the_command_prints_a_table(run, agent, kind, capsys):
 
 
 @pytest.mark.usefixtures("without_figures")
-def test_a_body_is_explained_by_its_rule(tmp_path, capsys):
+def test_a_body_is_explained_by_its_rule(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(fallback, "_MIN_LEFT", 2000)
     short = ["--env-id", "HalfCheetah-v5", "--env-kwargs", '{"max_episode_steps": 100}']
-    short += ["--total-timesteps", "20000", "--n-eval-episodes", "1", "--out", str(tmp_path)]
+    short += ["--total-timesteps", "3000", "--n-eval-episodes", "1", "--out", str(tmp_path)]
     assert main(["train", "--algo", "model", *short]) == 0
     printed = capsys.readouterr().out
     assert "learning continued without the model: a climb needs no model" in printed

@@ -20,7 +20,7 @@ from oda_rl.agents import FittedQAgent, ModelAgent, RulePolicy
 from oda_rl.agents.distilling.coding import Coding
 from oda_rl.agents.distilling.search import Climber, Effort, Imagination, search
 from oda_rl.agents.fitted.changes import Record
-from oda_rl.agents.model import fallback
+from oda_rl.agents.model import fallback, planner
 from oda_rl.agents.model.experience import Candidate, values
 from oda_rl.agents.policies.cells import CellPolicy
 from oda_rl.agents.worlds.learning import CodedSteps, learn_world
@@ -222,9 +222,9 @@ def test_a_set_point_may_lie_anywhere(wanted):
     assert agent.policy.scores[:, 1:].any(axis=0).tolist() == [True, False]  # one is constant
 
 
-@pytest.mark.parametrize("seed", [0, 6, 7])  # that left at once, at -52
+@pytest.mark.parametrize("seed", [0, 7])  # that left at once, at -52
 def test_to_end_an_episode_early_is_not_mistaken_for_the_best(seed):
-    agent = ModelAgent(Hovering(), seed=seed, **QUICK).learn(1500)
+    agent = ModelAgent(Hovering(), seed=seed, **QUICK).learn(1000)
     assert agent.evaluate(30, env=Hovering(), seed=1).mean() > -12.0  # at best -4
 
 
@@ -297,7 +297,7 @@ def test_few_steps_are_too_few_to_judge_a_world_twice(distrustful, monkeypatch, 
 def test_no_rule_is_distilled_for_a_grid_of_torques(distrustful):
     agent = ModelAgent("Pendulum-v1", seed=0, action_bins=3, **QUICK)
     with pytest.warns(UserWarning, match="it is a test"):
-        agent.learn(3000)
+        agent.learn(1500)
     assert agent._real.rule is None
     torques = {agent.predict(one)[0][0] for one in agent.recent[::50]}
     assert {-2.0, 2.0} <= torques <= {-2.0, 0.0, 2.0}
@@ -307,7 +307,7 @@ def test_no_rule_is_distilled_for_a_grid_of_torques(distrustful):
 def test_values_of_many_steps_towards_a_goal_choose_from_a_grid(distrustful, reloaded):
     agent = ModelAgent("LunarLanderContinuous-v3", seed=0, **QUICK)
     with pytest.warns(UserWarning, match="it is a test"):
-        agent.learn(3000)
+        agent.learn(2000)
     seen = agent.recent[::50].astype(np.float32)
     actions = [agent.predict(one)[0] for one in seen]
     assert set(np.unique(actions)) <= {-1.0, 0.0, 1.0}
@@ -315,7 +315,7 @@ def test_values_of_many_steps_towards_a_goal_choose_from_a_grid(distrustful, rel
     np.testing.assert_array_equal(actions, [teacher.predict(one)[0] for one in seen])
     again = reloaded(agent, "LunarLanderContinuous-v3")
     for one in (agent, again):
-        one.learn(500)
+        one.learn(250)
     np.testing.assert_array_equal(*([one.predict(x)[0] for x in seen] for one in (agent, again)))
 
 
@@ -416,6 +416,9 @@ def test_what_ran_before_in_the_process_changes_nothing():
     assert here[3] == here[0]
 
 
-def test_a_car_that_needs_novelty_plans_after_each_of_its_five_episodes():
-    agent = ModelAgent("MountainCarContinuous-v0", seed=130_800_001).learn(5_000)
+def test_a_car_that_needs_novelty_plans_after_each_of_its_five_episodes(monkeypatch):
+    for name in ("_FREE", "_PER_STEP"):  # as if the quick searches took as long as usual ones
+        share = OFTEN["generations"] * OFTEN["population"] * OFTEN["starts"] / (25 * 24 * 12)
+        monkeypatch.setattr(planner, name, getattr(planner, name) * share)
+    agent = ModelAgent("MountainCarContinuous-v0", seed=130_800_001, **OFTEN).learn(5_000)
     assert agent.evaluate(20, seed=0).mean() > 90.0

@@ -46,13 +46,13 @@ def pull(observation):
 @pytest.mark.parametrize(
     ("task", "steps", "by_hand", "nothing"),
     [({"power": 2}, 1200, push, lambda _: 1), ({"power": 1}, 1200, push, lambda _: 1),
-     ({"n": 2}, 600, pull, lambda _: np.zeros(2))],
+     ({"n": 2}, 400, pull, lambda _: np.zeros(2))],
     ids=["square", "absolute", "plane"],
 )  # fmt: skip
 def test_where_rewards_are_never_positive_it_regulates_as_a_rule_by_hand(
     task, steps, by_hand, nothing
 ):
-    envs = [gym.make("Line-v0", **task) for _ in range(20)]
+    envs = [gym.make("Line-v0", **task) for _ in range(10)]
 
     def returned(decide):
         return greedy_returns(lambda seen: [decide(one) for one in seen], envs, 0).mean()
@@ -70,7 +70,7 @@ def test_a_rule_that_looks_for_novelty_promises_a_return():
         if newest is not None:
             promised.append(newest.promised)
 
-    agent = ModelAgent("MountainCar-v0", seed=3, **QUICK).learn(1000, callback=note)
+    agent = ModelAgent("MountainCar-v0", seed=3, **QUICK).learn(600, callback=note)
     assert len(promised) > 1
     assert agent.episodes.rows[0, 0] == -200.0  # no goal was seen: it had to look
     assert all(-200.0 <= value < 0.0 for value in promised)

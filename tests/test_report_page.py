@@ -14,10 +14,11 @@ from oda_rl.agents import CodevectorAgent, FittedQAgent, ModelAgent, TwoTimescal
 from oda_rl.agents.policies.export import json_document
 from oda_rl.agents.policies.export_tables import export_of
 from oda_rl.envs.dynamics import known_dynamics
+from oda_rl.reporting import page as reported
 from oda_rl.reporting.content import policy_of, report_of
 from oda_rl.reporting.page import page_of, write_page
 
-STATES = 2_000
+STATES = 1_000
 
 
 def constrained():
@@ -65,7 +66,9 @@ def agents():
 
 @pytest.fixture(scope="module")
 def open_page(agents, tmp_path_factory):
-    folder = tmp_path_factory.mktemp("reports")
+    folder, quick = tmp_path_factory.mktemp("reports"), pytest.MonkeyPatch()
+    for name in ("_DRAWN_STEPS", "_VISITED_STEPS"):
+        quick.setattr(reported, name, 500)
 
     def page(name, **how):
         path = name if isinstance(name, Path) else folder / f"{name}.html"
@@ -75,6 +78,7 @@ def open_page(agents, tmp_path_factory):
 
     with browser(folder) as opened:
         yield page
+    quick.undo()
 
 
 @pytest.fixture(scope="module")

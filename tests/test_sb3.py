@@ -87,12 +87,12 @@ def test_it_learns_what_the_agent_learns(algorithm, wrap):
     model = algorithm(WRAPPED[wrap](short), seed=3)
     assert isinstance(model, BaseAlgorithm)
     assert model.agent.solved_return == agent.solved_return == 475
-    first = steps_for(algorithm, 800, 300)
-    for steps in (first, 1, 300):
+    first = steps_for(algorithm, 800, 200)
+    for steps in (first, 1, 200):
         same(model.learn(steps).agent, agent.learn(steps))
     lengths = agent.episodes.rows[:, 1]
     assert lengths.min() < 30 == lengths.max()
-    assert (model.num_timesteps, model.agent.num_timesteps) == (300, first + 301)
+    assert (model.num_timesteps, model.agent.num_timesteps) == (200, first + 201)
     model.get_env().close()
 
 
@@ -118,12 +118,12 @@ def test_the_threshold_is_known_of_environments_in_other_processes():
 
 @of(TwoTimescale, QuickSearch)
 def test_learning_goes_on_where_it_stopped(algorithm):
-    whole = algorithm("CartPole-v1", seed=1).learn(900)
-    parts = algorithm("CartPole-v1", seed=1).learn(333)
-    for steps in (1, 566):
+    whole = algorithm("CartPole-v1", seed=1).learn(600)
+    parts = algorithm("CartPole-v1", seed=1).learn(233)
+    for steps in (1, 366):
         parts.learn(steps, reset_num_timesteps=False)
     same(parts.agent, whole.agent)
-    assert parts.num_timesteps == whole.num_timesteps == 900
+    assert parts.num_timesteps == whole.num_timesteps == 600
     assert parts.agent.training_seconds > 0
 
 
@@ -284,8 +284,8 @@ def test_vec_normalize(algorithm, norm_reward):
     evaluated.norm_reward = False
     model = algorithm(env, seed=1)
     assert model.get_vec_normalize_env() is env
-    evaluation = EvalCallback(evaluated, n_eval_episodes=2, eval_freq=1000, verbose=0)
-    model.learn(steps_for(algorithm, 2000, 1000), callback=evaluation)
+    evaluation = EvalCallback(evaluated, n_eval_episodes=2, eval_freq=500, verbose=0)
+    model.learn(steps_for(algorithm, 1500, 500), callback=evaluation)
     np.testing.assert_array_equal(evaluated.obs_rms.mean, env.obs_rms.mean)
     assert np.abs(model.agent.codevectors).max() <= 10.5
     np.testing.assert_allclose(model.agent.episodes.rows[:, 0], model.agent.episodes.rows[:, 1])
@@ -382,16 +382,16 @@ def test_several_environments_with_what_goes_around_them(algorithm, tmp_path):
 
 @of(FittedQ, QuickSearch)
 def test_a_saved_model_learns_on_as_the_agent_does(algorithm, tmp_path):
-    model = algorithm(short(), seed=2, verbose=0, tensorboard_log=None).learn(700)
-    agent = PAIRS[algorithm](short(), seed=2).learn(700)
+    model = algorithm(short(), seed=2, verbose=0, tensorboard_log=None).learn(300)
+    agent = PAIRS[algorithm](short(), seed=2).learn(300)
     model.save(tmp_path / "deep" / "model", exclude=["verbose"], include=["policy"])
     agent.save(tmp_path / "agent.zip")
     loaded = algorithm.load(str(tmp_path / "deep" / "model"), env=short(), verbose=1)
-    assert (loaded.verbose, loaded.num_timesteps, loaded.seed) == (1, 700, 2)
-    loaded.learn(500, log_interval=None)
+    assert (loaded.verbose, loaded.num_timesteps, loaded.seed) == (1, 300, 2)
+    loaded.learn(200, log_interval=None)
     again = PAIRS[algorithm].load(tmp_path / "agent.zip", env=short())
     again._env_rng = None  # a model seeds its environment anew
-    same(loaded.agent, again.learn(500))
+    same(loaded.agent, again.learn(200))
 
 
 @of(TwoTimescale, QuickSearch)
@@ -580,7 +580,7 @@ lake, pendulum = (partial(gym.make, name) for name in ("FrozenLake-v1", "Pendulu
 )  # fmt: skip
 def test_every_space_that_the_agents_take(algorithm, make, n_envs, tmp_path):
     env = DummyVecEnv([make] * n_envs)
-    model = algorithm(env, seed=0).learn(600 if n_envs == 1 else 602)
+    model = algorithm(env, seed=0).learn(400 if n_envs == 1 else 602)
     returns, _ = evaluate_policy(model, Monitor(make()), 2, return_episode_rewards=True)
     assert len(returns) == 2
     observation = env.reset()

@@ -157,7 +157,7 @@ def test_many_copies_are_learned_from(kind):
     assert steps <= agent.num_timesteps < steps + copies
     assert agent.evaluate(20, seed=0).mean() > (200 if kind is TwoTimescaleAgent else 400)
     if kind is TwoTimescaleAgent:  # 100 is the sum of all rewards to come
-        again = kind(cartpoles(64), seed=2).learn(20_000).learn(10_000)
+        again = kind(cartpoles(64), seed=2).learn(10_000).learn(10_000)
         assert np.abs(again.learning_policy.q_values).max() < 300.0
 
 
@@ -311,7 +311,7 @@ def test_nonsense_is_refused(kind, mode, change, message):
 def test_many_environments_find_a_goal_that_is_far_away():
     # If all play by the first fit, 60 random steps each after they began, hardly one does.
     envs = gym.make_vec("MountainCarContinuous-v0", 16, vectorization_mode="sync")
-    agent = FittedQAgent(envs, seed=0).learn(40_000)
+    agent = FittedQAgent(envs, seed=0).learn(20_000)
     # Not of each episode: by other bits, of other versions of numpy, one may fail.
     assert np.median(agent.evaluate(10, seed=0)) > 80.0
 
