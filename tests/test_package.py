@@ -298,8 +298,10 @@ def test_the_front_page_is_one_page(root):
 
 
 def test_the_example_script_runs_and_is_short(root, tmp_path, monkeypatch, capsys):
-    script = root / "scripts" / "train_cartpole.py"
-    assert len(script.read_text(encoding="utf-8").splitlines()) < 60
+    text = (root / "scripts" / "train_cartpole.py").read_text(encoding="utf-8")
+    assert len(text.splitlines()) < 60
+    script = tmp_path / "train_cartpole.py"  # a tenth of the steps shows that it runs
+    script.write_text(text.replace("30_000", "3_000"), encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", [str(script)])
     runpy.run_path(str(script), run_name="__main__")
