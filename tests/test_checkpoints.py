@@ -85,11 +85,11 @@ def test_environments_without_a_state_continue_from_a_reset(make, tmp_path):
 def stop_and_go(file, agent, seen):
     for stops in (5, 4, *[1] * 9, 0):
         with suppress(Stopped), stopped_after(stops, seen):
-            kept = {"checkpoint": file, "checkpoint_every": 400}
+            kept = {"checkpoint": file, "checkpoint_every": 300}
             if file.exists():
                 ModelAgent.load(file, "CartPole-v1").resume(**kept)
             else:
-                agent().learn(4000, **kept)
+                agent().learn(3000, **kept)
 
 
 @pytest.mark.slow
@@ -104,12 +104,12 @@ def test_resuming_where_the_world_is_not_trusted(tmp_path, monkeypatch):
         return ModelAgent("CartPole-v1", seed=91_000, **QUICK)
 
     with pytest.warns(UserWarning, match="it is a test"):
-        whole = content(agent().learn(4000), out)
+        whole = content(agent().learn(3000), out)
     with pytest.warns(UserWarning, match="it is a test"):
         stop_and_go(file, agent, seen)
     found = ModelAgent.load(file, "CartPole-v1")
     assert_same(content(found, out), whole)
-    assert len([steps for steps in seen if steps % 400 and steps < 4000]) >= 1  # before the rule
+    assert len([steps for steps in seen if steps % 300 and steps < 3000]) >= 1  # before the rule
 
 
 @pytest.mark.parametrize(

@@ -227,7 +227,7 @@ def test_an_origin_far_away_is_subtracted_and_a_near_one_folded(kind, tmp_path):
     for offset, subtracted in ((0.1, False), (300.0, True)):
         env = Judged(offset)
         agent = kind(env, seed=0).learn(steps_for(kind, 1_000))
-        observations = agent.visited_states(2_000, env=env, seed=1).astype(np.float32)
+        observations = agent.visited_states(1_000, env=env, seed=1).astype(np.float32)
         actions = run_in_c(agent, tmp_path, observations)
         assert ("oda_origin" in (tmp_path / "policy.h").read_text()) == subtracted
         assert_same_but_for_ties(agent, tmp_path, observations, actions)

@@ -290,7 +290,7 @@ def test_policies_compete_where_no_episode_ends(n_envs, reloaded):
     assert agent.delivered_return > 270.0  # of 300, and 150 at random
     assert agent._engine.epsilon < 0.1
     loaded = reloaded(agent)
-    same(*(play(one, make(), 1500, seed=0) for one in (agent, loaded)))
+    same(*(play(one, make(), 700, seed=0) for one in (agent, loaded)))
     for one in envs:
         one.length = 10
     agent.learn(1000)  # returns of other lengths do not compare

@@ -257,19 +257,19 @@ def walks(n, seed, actions=(0, 1)):
 
 @pytest.fixture(scope="module")
 def walker():
-    return FittedQAgent(WALK, seed=0).fit(walks(1000, 0))
+    return FittedQAgent(WALK, seed=0).fit(walks(600, 0))
 
 
 def test_a_log_is_enough_without_an_environment(walker):
     assert walker.env is None
-    assert walker.num_timesteps == 1000
+    assert walker.num_timesteps == 600
     assert (walker.predict(np.linspace(0.1, 0.9, 9)[:, None])[0] == 1).all()
     with pytest.raises(ValueError, match="env is None: set agent.env"):
         walker.learn(10)
 
 
 def test_the_same_seed_fits_the_same_policy(walker, reloaded):
-    again = FittedQAgent(WALK, seed=0).fit(tuple(walks(1000, 0)))
+    again = FittedQAgent(WALK, seed=0).fit(tuple(walks(600, 0)))
     np.testing.assert_array_equal(again.policy.models, walker.policy.models)
     loaded = reloaded(walker)
     np.testing.assert_array_equal(loaded.policy.models, walker.policy.models)

@@ -13,8 +13,7 @@ policies = pytest.mark.parametrize("policy", [*PLAIN, *EDITED])
 
 
 @policies
-@pytest.mark.parametrize("size", [0.3, 2.0])
-@pytest.mark.parametrize("shift", [0.0, 1e5])
+@pytest.mark.parametrize(("size", "shift"), [(0.3, 1e5), (2.0, 0.0)])
 def test_what_occurs_is_found_and_what_never_does_is_not_in_any_units(policy, size, shift):
     rng = np.random.default_rng(3)
     d = policy.scores.shape[1] - 1

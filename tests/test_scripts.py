@@ -32,6 +32,7 @@ SMALLER = {  # constants of modules
     "benchmarks.chip": {"STEPS": 3_000, "STEPS_IN_C": 1_000},
     "benchmarks.clustering": {"N_CLUSTERS": 20, "N_LARGE": (3_000, 16)},
     "benchmarks.continuous": {"CHECKPOINTS": (300,), "EVALUATION_EPISODES": 2},
+    "benchmarks.everyday": {"STEPS": {"FittedQAgent": 5_000}},
     "benchmarks.export": {
         "N_OBSERVATIONS": 1_000, "EPISODES": 20, "STEPS": 3_000,
         "MAX_STEPS": {"ModelAgent": 300, "TwoTimescaleAgent": 3_000}},
