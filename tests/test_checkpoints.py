@@ -83,7 +83,7 @@ def test_environments_without_a_state_continue_from_a_reset(make, tmp_path):
 
 
 def stop_and_go(file, agent, seen):
-    for stops in (5, 4, *[1] * 9, 0):
+    for stops in (5, 4, *[1] * 4, 0):
         with suppress(Stopped), stopped_after(stops, seen):
             kept = {"checkpoint": file, "checkpoint_every": 300}
             if file.exists():

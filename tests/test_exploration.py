@@ -128,7 +128,7 @@ def test_what_every_step_towards_costs_is_found():
 
 
 def test_episodes_of_novelty_count_for_no_policy_and_are_saved(reloaded):
-    agent = FittedQAgent("FrozenLake-v1", seed=0).learn(3000)
+    agent = FittedQAgent("FrozenLake-v1", seed=0).learn(1500)
     engine = agent._engine
     for _ in range(300):
         if engine.exploration.scheme == exploration.NOVELTY:
@@ -139,6 +139,6 @@ def test_episodes_of_novelty_count_for_no_policy_and_are_saved(reloaded):
     assert engine._playing.record is None
     loaded = reloaded(agent)
     np.testing.assert_array_equal(loaded._engine._novelty.models, engine._novelty.models)
-    agent.learn(4000)
-    np.testing.assert_array_equal(loaded.learn(4000).q_values, agent.q_values)
+    agent.learn(1500)
+    np.testing.assert_array_equal(loaded.learn(1500).q_values, agent.q_values)
     assert loaded._engine.exploration.schemes == engine.exploration.schemes

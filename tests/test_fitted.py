@@ -285,7 +285,7 @@ def test_policies_compete_where_no_episode_ends(n_envs, reloaded):
 
     envs = [make() for _ in range(n_envs)]
     env = SyncVectorEnv([lambda one=one: one for one in envs]) if n_envs > 1 else envs[0]
-    agent = FittedQAgent(env, seed=0).learn(3000 + 2000 * n_envs)
+    agent = FittedQAgent(env, seed=0).learn(3000 + 1000 * n_envs)
     assert len(agent._engine.records) > 3
     assert agent.delivered_return > 270.0  # of 300, and 150 at random
     assert agent._engine.epsilon < 0.1

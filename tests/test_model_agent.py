@@ -294,20 +294,22 @@ def test_few_steps_are_too_few_to_judge_a_world_twice(distrustful, monkeypatch, 
     assert ModelAgent.load(tmp_path / "a.zip").distrust == "it is a test"
 
 
-def test_no_rule_is_distilled_for_a_grid_of_torques(distrustful):
+def test_no_rule_is_distilled_for_a_grid_of_torques(distrustful, monkeypatch):
+    monkeypatch.setattr(fallback, "_MIN_LEFT", 500)
     agent = ModelAgent("Pendulum-v1", seed=0, action_bins=3, **QUICK)
     with pytest.warns(UserWarning, match="it is a test"):
-        agent.learn(1500)
+        agent.learn(1200)
     assert agent._real.rule is None
     torques = {agent.predict(one)[0][0] for one in agent.recent[::50]}
     assert {-2.0, 2.0} <= torques <= {-2.0, 0.0, 2.0}
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # of Box2D
-def test_values_of_many_steps_towards_a_goal_choose_from_a_grid(distrustful, reloaded):
+def test_values_of_many_steps_towards_a_goal_choose_from_a_grid(distrustful, monkeypatch, reloaded):
+    monkeypatch.setattr(fallback, "_MIN_LEFT", 500)
     agent = ModelAgent("LunarLanderContinuous-v3", seed=0, **QUICK)
     with pytest.warns(UserWarning, match="it is a test"):
-        agent.learn(2000)
+        agent.learn(1200)
     seen = agent.recent[::50].astype(np.float32)
     actions = [agent.predict(one)[0] for one in seen]
     assert set(np.unique(actions)) <= {-1.0, 0.0, 1.0}

@@ -41,15 +41,15 @@ def own(root):
 
 
 def test_an_agent_of_ones_own_learns_and_is_saved(own, reloaded):
-    agent = own("CartPole-v1", seed=0, n_clusters=90).learn(8_000)
-    assert (agent.newest.n_cells, agent.num_timesteps) == (90, 8_000)
+    agent = own("CartPole-v1", seed=0, n_clusters=90).learn(5_000)
+    assert (agent.newest.n_cells, agent.num_timesteps) == (90, 5_000)
     assert agent.evaluate(10, seed=0).mean() > 100.0  # of random play: 22
     loaded = reloaded(agent, env="CartPole-v1")
     for one in (agent, loaded):
         one.learn(1_000)
     np.testing.assert_array_equal(loaded.newest.q_values, agent.newest.q_values)
-    several = own(gym.make_vec("CartPole-v1", 3), seed=0).learn(3_000)
-    assert several.num_timesteps >= 3_000
+    several = own(gym.make_vec("CartPole-v1", 3), seed=0).learn(2_000)
+    assert several.num_timesteps >= 2_000
     assert len(several.newest.codevectors) == 100
     with pytest.raises(ValueError, match="n_clusters is 0"):
         own("CartPole-v1", n_clusters=0)
