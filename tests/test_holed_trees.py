@@ -82,12 +82,12 @@ def test_a_level_does_not_learn_from_what_it_does_not_see():
     [(ODATreeClusterer, None), (ODATreeClassifier, [[0, 1], range(5)]), (ODATreeRegressor, None)],
 )
 def test_a_stream_with_holes_is_the_same_in_blocks(kind, resolutions, tmp_path):
-    points, labels = blobs(700, 16)
+    points, labels = blobs(450, 16)
     points[150:] = with_holes(points[150:], 0.3, 17)
-    labels[:300] = np.minimum(labels[:300], 3)  # classes appear later
+    labels[:200] = np.minimum(labels[:200], 3)  # classes appear later
     parts = kind(3, resolutions=resolutions, samples_per_cluster=5, cooling=0.6, random_state=0)
     once = clone(parts).partial_fit(points, labels)
-    for begin in range(0, 700, 130):
+    for begin in range(0, 450, 130):
         parts.partial_fit(points[begin : begin + 130], labels[begin : begin + 130])
         parts.save(tmp_path / "model.zip")  # also in the middle of a level
         parts = kind.load(tmp_path / "model.zip")
@@ -130,7 +130,7 @@ def test_missing_values_are_no_worse_than_means_in_their_place(load):
     points, gaps = StandardScaler().fit_transform(points), []
     clusterer = ODATreeClusterer(3, max_depth=2, random_state=0)
     classifier = ODATreeClassifier(random_state=0)
-    for seed in range(9):
+    for seed in range(5):
         rng = np.random.default_rng(seed)
         rows = rng.permutation(len(points))
         train, test = rows[::2], rows[1::2]

