@@ -93,7 +93,7 @@ def test_an_environment_from_outside_trains_in_the_compiled_loop(kind, make):
 @pytest.mark.parametrize("env_id", ["Acrobot-v1", "MountainCar-v0", "Pendulum-v1"])
 def test_the_loop_of_a_task_gives_the_same_bits(kind, env_id):
     fused, stepwise = kind(env_id, seed=3), kind(Plain(gym.make(env_id)), seed=3)
-    for steps in (1200, 600):
+    for steps in (800, 400):
         same(fused.learn(steps), stepwise.learn(steps))
     place = Plain(gym.make(env_id))
     np.testing.assert_array_equal(fused.evaluate(3, seed=1), fused.evaluate(3, seed=1, env=place))
@@ -187,15 +187,15 @@ def test_what_a_callback_changes_of_the_environment_counts(kind, name):
 
         def noted(agent, env=env, own=own):
             own.append(agent.num_timesteps)
-            if 600 < agent.num_timesteps < 1200:
+            if 400 < agent.num_timesteps < 800:
                 change(env.unwrapped)
 
-        agents.append(kind(env, seed=0).learn(1800, callback=noted))
+        agents.append(kind(env, seed=0).learn(1200, callback=noted))
         steps.append(own)
     assert compiled_dynamics(make()) is not None
     same(*agents)
     assert steps[0] == steps[1]
-    unchanged = kind(make(), seed=0).learn(1800)
+    unchanged = kind(make(), seed=0).learn(1200)
     assert not np.array_equal(agents[0].recent, unchanged.recent)
 
 

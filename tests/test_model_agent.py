@@ -122,13 +122,13 @@ def test_episodes_of_an_earlier_world_are_forgotten():
 
 @pytest.fixture(scope="module")
 def car():
-    return ModelAgent("MountainCar-v0", seed=3, **OFTEN).learn(1500)
+    return ModelAgent("MountainCar-v0", seed=3, **OFTEN).learn(1000)
 
 
 @pytest.fixture(scope="module")
 def driven():
     """The same, driven for less long."""
-    return ModelAgent("MountainCar-v0", seed=3, **OFTEN).learn(600)
+    return ModelAgent("MountainCar-v0", seed=3, **OFTEN).learn(400)
 
 
 def test_cartpole_needs_250_steps_and_four_cells():
@@ -149,16 +149,16 @@ def test_the_car_that_never_saw_the_goal_looks_for_what_is_new(car):
 
 def test_with_the_same_seed_asking_for_the_policy_changes_nothing(driven):
     curious = ModelAgent("MountainCar-v0", seed=3, **OFTEN)
-    curious.learn(600, callback=lambda agent: bool(agent.policy.n_cells + agent.n_cells))
+    curious.learn(400, callback=lambda agent: bool(agent.policy.n_cells + agent.n_cells))
     same(driven, curious)
     other = ModelAgent("MountainCar-v0", seed=4, **OFTEN).learn(200)
     assert not np.array_equal(*(one._engine.memory.before[:200] for one in (driven, other)))
 
 
 def test_several_environments_teach_one_agent():
-    agent = ModelAgent(gym.make_vec("MountainCar-v0", 4), seed=0, **QUICK).learn(2000)
+    agent = ModelAgent(gym.make_vec("MountainCar-v0", 4), seed=0, **QUICK).learn(1200)
     assert agent.num_timesteps == agent._engine.memory.n
-    assert 2000 <= agent.num_timesteps < 2004
+    assert 1200 <= agent.num_timesteps < 1204
     seen = agent._engine.memory.transitions
     moved = seen.after[:, 0] - seen.before[:, 0]
     free = seen.after[:, 0] > -1.2  # not stopped by the wall

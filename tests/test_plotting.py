@@ -22,7 +22,7 @@ from oda_rl.plotting.axes import tint
 
 @pytest.fixture(scope="module")
 def agent():
-    return TwoTimescaleAgent("oda_rl/BartoCartPole-v0", seed=0).learn(30_000)
+    return TwoTimescaleAgent("oda_rl/BartoCartPole-v0", seed=0).learn(10_000)
 
 
 @pytest.fixture(scope="module")

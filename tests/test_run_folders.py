@@ -22,7 +22,7 @@ from oda_rl.command.cli import main, parse
 from oda_rl.files.archive import load_archive, save_archive
 
 ONLINE = ["train", "--algo", "two-timescale", "--n-eval-episodes", "2"]
-STEPS = 12_000
+STEPS = 8_000
 
 
 class Failing(Plain):
