@@ -75,7 +75,8 @@ def short_run(tmp_path_factory):
 @pytest.mark.parametrize(
     ("algo", "options"),
     [("two-timescale", "--partition som --total-timesteps 3000"),
-     ("codevector", "--env-id Pendulum-v1 --action-bins 3 --total-timesteps 500")],
+     ("codevector", "--env-id Pendulum-v1 --action-bins 3 --total-timesteps 500 "
+      '--env-kwargs {"max_episode_steps":50}')],
 )  # fmt: skip
 def test_train_in_other_ways(algo, options, tmp_path, capsys):
     out = tmp_path / "run"
