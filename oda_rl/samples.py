@@ -110,11 +110,14 @@ def cell_means(
 
     ``cells``, shape (n,), are from 0 to K - 1; ``otherwise``, shape (K, d), are defaults.
     """
-    sums, counts = np.zeros((2, *otherwise.shape))
-    for j, column in enumerate(points.T):
-        known = ~np.isnan(column)
-        for total, values in ((sums, weights * column), (counts, weights)):
-            total[:, j] = np.bincount(cells[known], values[known], len(otherwise))
+    shape, missing = otherwise.shape, holes(points)
+    known = slice(None) if missing is None else ~missing
+    places = (cells[:, None] * shape[1] + np.arange(shape[1]))[known].ravel()
+    shares = weights.repeat(shape[1]).reshape(points.shape)[known].ravel()
+    sums, counts = (
+        np.bincount(places, one, otherwise.size).reshape(shape)
+        for one in (shares * points[known].ravel(), shares)
+    )
     return np.where(counts > 0.0, sums / np.maximum(counts, _TINY), otherwise)
 
 

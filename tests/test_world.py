@@ -322,11 +322,34 @@ def test_noise_alone_does_not_lead_too_far():
         assert (returns <= bounds[2]).tolist() == [lost] * 8
 
 
+def test_what_no_law_predicts_stays_and_is_not_judged():
+    """A slope that the clock hides, beside a speed at its bounds for most of the time."""
+    rng, steps, speed = np.random.default_rng(2), [], 0.0
+    phases, pushes = rng.uniform(0.0, 6.28, size=5), rng.uniform(-2.0, 2.0, size=100)
+    for i in range(1000):
+        t, push = i % 200, pushes[i // 10]
+        slope, later = np.sin(phases[i // 200] + 0.05 * np.arange(t, t + 2))
+        faster = np.clip(speed + 0.5 * push - 0.3 * slope, -2.0, 2.0)
+        steps.append(([speed, slope, t], [push], -abs(faster), [faster, later, t + 1]))
+        speed = faster
+    before, actions, rewards, after = map(np.array, zip(*steps, strict=True))
+    assert (np.abs(after[:, 0]) == 2.0).mean() > 0.5
+    world = World.fit(before, actions, rewards, after, np.zeros(1000), env=GLIDER, seed=0)
+    report = world.report()
+    assert report.unpredicted.tolist() == [False, True, False]
+    assert report.r2[0] > 0.99
+    assert report.trust
+    assert "observation[1], which no law predicts, stays" in report.trust.reason
+    assert "no law predicts it: taken to stay" in str(report)
+    told, _, _ = world.predict([0.5, 0.7, 30.0], [1.0])
+    np.testing.assert_allclose(told, [0.79, 0.7, 31.0], atol=1e-2)
+
+
 @pytest.mark.parametrize(
     ("effect", "trusted", "said"),
-    [(0.0, True, ", but nothing else depends on it"),
-     (0.05, False, " (R² -0.09), and the reward depends on it"),
-     (1.0, False, "R² of the change of lamp, which rewards depend on most, is -0.09")],
+    [(0.0, True, "; lamp, which no law predicts, stays"),
+     (0.05, False, " (R² -0.00013), and the reward depends on it"),
+     (1.0, False, "R² of the change of lamp, which rewards depend on most, is -0.00013")],
 )  # fmt: skip
 def test_a_component_predicted_worse_than_by_its_mean_is_named(effect, trusted, said):
     """It jumps at random, and matters or does not."""

@@ -1,7 +1,7 @@
 """Learn a world: laws chosen on held-out stretches, terminations, and the reward."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -205,6 +205,10 @@ def _threshold(likeness: FloatArray, target: FloatArray, margin: float) -> float
 
 _STRETCH = 25  # steps in a row that are held out together
 _HELD_OUT = 5  # one of five stretches is held out
+_MIN_EPISODES = 3  # of which one of five, or the first, is held out, too
+_MAX_CUT = 0.8  # share of steps that are left out as they end where a component is clipped
+_UNTOLD, _LITTLE = 0.3, 0.5  # R² of a component that depends on little; gain in mean log error
+_TINY = 1e-12  # squared, of standardised observations
 _ANEW = 1.5  # growth of the steps after which the form is chosen again
 _SHARE = 0.8  # share of the stretches, for each law of the ensemble
 _MAX_FITTED = 20_000
@@ -233,6 +237,7 @@ class Chosen(NamedTuple):
     terms: IntArray  # of terminations
     residuals: FloatArray  # of the form on held-out stretches, shape (m, d)
     least: float  # smallest error of a chosen form so far
+    unpredicted: BoolArray  # components that no law predicts: they stay as they are, shape (d,)
 
 
 @dataclass(frozen=True)
@@ -264,7 +269,9 @@ def learn_world(
     for _ in range(n_laws):
         stretches = rng.random(int(fit.usable.max()) // _STRETCH + 1) < _SHARE
         rows = fit.usable[stretches[fit.usable // _STRETCH]]
-        laws.append(fit.law(rows if len(rows) else fit.usable, chosen.form))
+        laws.append(
+            fit.law(rows if len(rows) else fit.usable, chosen.form, chosen.unpredicted, rng)
+        )
     return Learned(fit.world(laws, chosen.residuals), fit.at, chosen)
 
 
@@ -278,7 +285,7 @@ class _Fit:
         at, cut = coordinates.read(seen.before, seen.after)
         self.at = at = at.ignoring(coordinates.noise_among(at, *seen))
         self.seen, self.boxed, self.worst, self.rng = seen, boxed, worst, rng
-        usable = np.flatnonzero(~cut) if cut.mean() < 0.5 else np.arange(len(cut))
+        usable = np.flatnonzero(~cut) if cut.mean() < _MAX_CUT else np.arange(len(cut))
         self.usable: IntArray = usable  # steps after which no component was cut off
         on = ~seen.ended | seen.ended.all()
         steps = seen.before[on], seen.codes[on], seen.after[on], seen.rewards[on]
@@ -305,15 +312,22 @@ class _Fit:
             last=self.last,
         )
 
-    def law(self, rows: IntArray, form: Form) -> Law:
+    def law(
+        self, rows: IntArray, form: Form, unpredicted: BoolArray, rng: np.random.Generator
+    ) -> Law:
         if len(rows) > _MAX_FITTED:
-            rows = self.rng.choice(rows, _MAX_FITTED, replace=False)
-        steps = self.points[rows], self.seen.codes[rows], self.change[rows]
+            rows = rng.choice(rows, _MAX_FITTED, replace=False)
+        change = np.where(unpredicted, 0.0, self.change[rows])
+        steps = self.points[rows], self.seen.codes[rows], change
         report_work(f"learning a world: {form.name} laws")
-        return fit_law(form, *steps, n_cells_for(len(rows)), self.rng)
+        return fit_law(form, *steps, n_cells_for(len(rows)), rng)
 
     def choose_form(self) -> Chosen:
-        """Choose the form that predicts held-out stretches and the outermost states best."""
+        """Choose the form that predicts held-out stretches and the outermost states best.
+
+        It must not predict whole episodes worse than that nothing changes: in stretches it may
+        interpolate what differs from episode to episode.
+        """
         distances = (self.points[self.usable] ** 2).sum(axis=1)
         stretches = self.usable // _STRETCH % _HELD_OUT == 0
         outermost = distances > np.quantile(distances, 1.0 - 1.0 / _HELD_OUT)
@@ -321,23 +335,60 @@ class _Fit:
         n, d, n_codes = *self.points.shape, self.seen.codes.shape[1]
         tried = [form for form in FORMS if form.pays(n, d, n_codes)]
         for form in tried:
-            found = [self._left(form, held) for held in (stretches, outermost)]
+            found = [self._left(form, held, self.rng) for held in (stretches, outermost)]
             left[form.name] = found[0]
             each = [log_errors(rest).mean() if len(rest) else 0.0 for rest in found]
             errors[form.name] = float(np.mean(each))
-        good = min(errors.values()) + 0.1  # a negligible difference
-        form = next(form for form in tried if errors[form.name] <= good)
+        form, unpredicted = self._sound(tried, errors)
         rest = left[form.name]
+        if len(rest) > 0:
+            rest = np.where(unpredicted, self.change[self.usable[stretches]], rest)
         noise = rest[:0]
         if len(rest) > 0 and np.median((rest**2).sum(axis=1)) >= 1e-3:  # squared
             noise = rest[self.rng.integers(len(rest), size=1024)]
-        return Chosen(form, n, errors, self.ends.terms, noise, errors[form.name])
+        least = errors[form.name]
+        return Chosen(form, n, errors, self.ends.terms, noise, least, unpredicted)
 
-    def _left(self, form: Form, held: BoolArray) -> FloatArray:
+    def _sound(self, tried: Sequence[Form], errors: dict[str, float]) -> tuple[Form, BoolArray]:
+        """Return the best form that predicts whole episodes, and the components it does not."""
+        rows, number = trajectories(self.seen), np.arange(len(self.seen.before)) // _STRETCH
+        if len(rows) >= _MIN_EPISODES:
+            number[np.concatenate(rows)] = np.repeat(np.arange(len(rows)), [*map(len, rows)])
+        apart = number[self.usable] % _HELD_OUT == 0
+        forms, first = [*tried], None
+        rng = np.random.default_rng(len(number))  # so that only what is dropped changes a world
+        while forms:
+            good = min(errors[form.name] for form in forms) + 0.1  # a negligible difference
+            form = next(form for form in forms if errors[form.name] <= good)
+            left, change = self._left(form, apart, rng), self.change[self.usable[apart]]
+            unpredicted = self._unpredicted(apart, left)
+            first = first or (form, unpredicted)
+            if len(left) == 0 or (left**2).sum() <= (change**2).sum():
+                return form, unpredicted
+            forms.remove(form)
+        assert first is not None
+        return first
+
+    def _unpredicted(self, apart: BoolArray, left: FloatArray) -> BoolArray:
+        """Return which components an affine law does not predict, nor one with these residuals."""
+        if len(left) == 0:
+            return np.zeros(self.points.shape[1], dtype=np.bool_)
+        change, codes = self.change[self.usable], self.seen.codes[self.usable]
+        columns = np.column_stack([np.ones(len(codes)), self.points[self.usable], codes[:, 1:]])
+        law = np.linalg.lstsq(columns[~apart], change[~apart], rcond=None)[0]
+        own, plain = change[apart], (change - columns @ law)[apart]
+        spread = ((own - own.mean(axis=0)) ** 2).sum(axis=0)
+        untold = (plain**2).sum(axis=0) > (1.0 - _UNTOLD) * spread
+        worse = (left**2).sum(axis=0) > spread
+        before, after = (np.log(one**2 + _TINY).mean(axis=0) for one in (own, left))
+        return np.asarray(untold & worse & (before - after < _LITTLE))
+
+    def _left(self, form: Form, held: BoolArray, rng: np.random.Generator) -> FloatArray:
         nothing = np.zeros((0, self.points.shape[1]))
         if not 0 < held.sum() < len(held):
             return nothing
-        one = self.world([self.law(self.usable[~held], form)], nothing)
+        none = np.zeros(self.points.shape[1], dtype=np.bool_)
+        one = self.world([self.law(self.usable[~held], form, none, rng)], nothing)
         return residuals_of(one, self.at, self.seen, self.usable[held])
 
 
@@ -421,6 +472,7 @@ SCHEMA: dict[str, Member] = {
     "min_error": real("1"),
     "terms": whole("chosen_terms, 2", "[0, d]"),
     "residuals": real("chosen_residuals, d"),
+    "unpredicted": flags("d"),
 }  # members of a file of a learned world, in the order in which sizes follow from one another
 
 
@@ -436,6 +488,7 @@ def world_to_arrays(learned: Learned) -> Arrays:
         "min_error": np.array([chosen.least]),
         "terms": chosen.terms,
         "residuals": chosen.residuals,
+        "unpredicted": chosen.unpredicted,
     }
 
 
@@ -472,5 +525,6 @@ def world_from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Lear
     pairs = zip(FORMS, arrays["errors"].tolist(), strict=True)
     errors = {one.name: error for one, error in pairs if not np.isnan(error)}
     least = float(arrays["min_error"][0])
-    chosen = Chosen(FORMS[form], n, errors, arrays["terms"], arrays["residuals"], least)
+    kept = arrays["terms"], arrays["residuals"], least, arrays["unpredicted"]
+    chosen = Chosen(FORMS[form], n, errors, *kept)
     return Learned(world, coordinates.Coordinates.of_frame(world.frame, world.circles), chosen)

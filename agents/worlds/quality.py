@@ -7,7 +7,7 @@ import numpy as np
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
 from oda_rl.agents.worlds import learning
-from oda_rl.agents.worlds.coordinates import LEVELS, LOW
+from oda_rl.agents.worlds.coordinates import LEVELS, LOW, Coordinates, WorldArrays
 from oda_rl.agents.worlds.laws import reward_features, squared_gaps
 from oda_rl.agents.worlds.simulation import predict, replay, without_noise
 
@@ -48,6 +48,7 @@ class Report:
     form_errors: dict[str, float]
     """Mean logarithm of the squared error of each form on held-out stretches."""
     r2: FloatArray  # R² of one step's change of each component, shape (d,)
+    unpredicted: BoolArray  # which components no law predicts, shape (d,)
     n_replays: int
     replay_steps: int  # steps of each replay; fewer where the episode was shorter
     replay_error: float
@@ -67,8 +68,9 @@ class Report:
         width = max(map(len, [*self.names, *self.form_errors]))
         lines = [f"A world learned from {self.n_transitions} steps, on stretches it has not seen",
                  f"{'one step ahead':{width}}  R² of the change"]  # fmt: skip
-        pairs = zip(self.names, self.r2, strict=True)
-        lines += [f"  {name:{width}}  {value:.4f}" for name, value in pairs]
+        for name, value, lost in zip(self.names, self.r2, self.unpredicted, strict=True):
+            stays = "  no law predicts it: taken to stay" if lost else ""
+            lines.append(f"  {name:{width}}  {value:.4f}{stays}")
         lines += [f"  {'reward':{width}}  {self.reward_r2:.4f}",
                   f"{self.replay_steps} steps ahead: off by {self.replay_error:.3g} standard "
                   f"deviations (median of {self.n_replays} replays)",
@@ -124,12 +126,8 @@ def judge(
         frame = np.concatenate([part.arrays.frame[:LOW], allowed])
         world = part.arrays._replace(frame=frame, bounds=bounds)
         before, codes, after = seen.before[held], seen.codes[held], seen.after[held]
-        columns = codes
         expected[held], rewards[0, held], ended[held] = predict(world, before, codes)[:3]
-        if world.hinges is not None and len(world.rewards) > codes.shape[1]:
-            kind = world.boxed, len(world.rewards)
-            columns = reward_features(part.at, world.hinges, before, codes, after, *kind)
-        rewards[1, held] = np.clip(columns @ world.rewards, *bounds[:2])
+        rewards[1, held] = _rewards(world, part.at, before, codes, after)
         noisy = world._replace(residuals=learned.arrays.residuals)
         for piece in fold:
             rows = piece[:steps]
@@ -146,11 +144,16 @@ def judge(
     on |= not on.any()  # episodes of one step
     inner_reward_r2 = explained(seen.rewards[on], (seen.rewards - rewards[1])[on])
     off, noise = np.array(misses).swapaxes(0, 1) / learned.at.scale
-    error, by_noise = (float(np.median(np.sqrt((one**2).mean(axis=2)))) for one in (off, noise))
+    unpredicted = learned.chosen.unpredicted
+    excused = unpredicted & ~_rewarded(learned, seen)
+    told = np.flatnonzero(~excused | excused.all())
+    error, by_noise = (
+        float(np.median(np.sqrt((one[..., told] ** 2).mean(axis=2)))) for one in (off, noise)
+    )
     max_error = max(_MAX_ERROR, 1.5 * by_noise)
     trust = judged(error, steps, precision, recall, reward_r2, max_error)
     if error > max_error:
-        worst = names[int(np.median(np.abs(off), axis=(0, 1)).argmax())]
+        worst = names[told[np.median(np.abs(off[..., told]), axis=(0, 1)).argmax()]]
         trust = Trust(False, f"{trust.reason}; it predicts {worst} worst")
     overall = trust
     for j in np.flatnonzero(r2 < _MIN_R2).tolist() if trust else ():
@@ -159,7 +162,9 @@ def judge(
             most = f"R² of the change of {names[j]}, which rewards depend on most, is {r2[j]:.2g}"
             trust = Trust(False, most)
             break
-        if r2[j] >= 0.0:
+        if excused[j]:
+            trust = Trust(True, f"{trust.reason}; {names[j]}, which no law predicts, stays")
+        if r2[j] >= 0.0 or excused[j]:
             continue
         what = f"the change of {names[j]} is predicted worse than by its mean (R² {r2[j]:.2g})"
         missed = float(np.median(np.abs(off[..., j])))
@@ -171,8 +176,9 @@ def judge(
             excuse = "nothing else depends on it"
         trust = Trust(True, f"{trust.reason}; {what}, but {excuse}")
     return Report(
-        n, tuple(names), learned.chosen.form.name, dict(learned.chosen.errors), r2, len(misses),
-        steps, error, n_ends, precision, recall, reward_r2, inner_reward_r2, overall, trust,
+        n, tuple(names), learned.chosen.form.name, dict(learned.chosen.errors), r2,
+        unpredicted, len(misses), steps, error, n_ends, precision, recall, reward_r2,
+        inner_reward_r2, overall, trust,
     )  # fmt: skip
 
 
@@ -216,6 +222,29 @@ def _affected(
     others_too = ("the reward", share), ("the end of episodes", (others[2] != ended).mean())
     parts = (names[moved.argmax()], moved.max()), *others_too
     return next((name for name, part in parts if part > _LITTLE), None), share
+
+
+def _rewards(
+    world: WorldArrays, at: Coordinates, before: FloatArray, codes: FloatArray, after: FloatArray
+) -> FloatArray:
+    """Return what the law of rewards says of steps, shape (n,)."""
+    columns, n = codes, len(world.rewards)
+    if world.hinges is not None and n > codes.shape[1]:
+        columns = reward_features(at, world.hinges, before, codes, after, world.boxed, n)
+    return np.asarray(np.clip(columns @ world.rewards, *world.bounds[:2]))
+
+
+def _rewarded(learned: learning.Learned, seen: learning.CodedSteps) -> BoolArray:
+    """Return on which components rewards depend, not by way of others alone, shape (d,)."""
+    rows = np.arange(len(seen.before))[:: max(len(seen.before) // _AFFECTING, 1)]
+    parts, given = [seen.before[rows], seen.codes[rows], seen.after[rows]], []
+    for j in [None, *range(seen.before.shape[1])]:
+        before, codes, after = (part.copy() for part in parts)
+        if j is not None:
+            before[:, j], after[:, j] = np.roll((before[:, j], after[:, j]), len(rows) // 2, axis=1)
+        given.append(_rewards(learned.arrays, learned.at, before, codes, after))
+    errors = ((np.array(given[1:]) - given[0]) ** 2).mean(axis=1)
+    return np.asarray(errors > _LITTLE * float(seen.rewards.var()))
 
 
 def explained(values: FloatArray, left: FloatArray) -> float:
