@@ -356,7 +356,7 @@ class _Fit:
             number[np.concatenate(rows)] = np.repeat(np.arange(len(rows)), [*map(len, rows)])
         apart = number[self.usable] % _HELD_OUT == 0
         forms, first = [*tried], None
-        rng = np.random.default_rng(len(number))  # so that only what is dropped changes a world
+        rng = np.random.default_rng(len(number))  # its own: laws are the same as without this check
         while forms:
             good = min(errors[form.name] for form in forms) + 0.1  # a negligible difference
             form = next(form for form in forms if errors[form.name] <= good)
@@ -379,7 +379,7 @@ class _Fit:
         own, plain = change[apart], (change - columns @ law)[apart]
         spread = ((own - own.mean(axis=0)) ** 2).sum(axis=0)
         untold = (plain**2).sum(axis=0) > (1.0 - _UNTOLD) * spread
-        worse = (left**2).sum(axis=0) > spread
+        worse = (left**2).sum(axis=0) > np.maximum(spread, _TINY)
         before, after = (np.log(one**2 + _TINY).mean(axis=0) for one in (own, left))
         return np.asarray(untold & worse & (before - after < _LITTLE))
 
