@@ -322,7 +322,7 @@ def test_noise_alone_does_not_lead_too_far():
         assert (returns <= bounds[2]).tolist() == [lost] * 8
 
 
-def test_what_no_law_predicts_stays_and_is_not_judged():
+def test_a_component_that_no_law_predicts_is_assumed_constant():
     """A slope that the clock hides, beside a speed at its bounds for most of the time."""
     rng, steps, speed = np.random.default_rng(2), [], 0.0
     phases, pushes = rng.uniform(0.0, 6.28, size=5), rng.uniform(-2.0, 2.0, size=100)
@@ -339,15 +339,15 @@ def test_what_no_law_predicts_stays_and_is_not_judged():
     assert report.unpredicted.tolist() == [False, True, False]
     assert report.r2[0] > 0.99
     assert report.trust
-    assert "observation[1], which no law predicts, stays" in report.trust.reason
-    assert "no law predicts it: taken to stay" in str(report)
+    assert "observation[1], which no law predicts, is assumed constant" in report.trust.reason
+    assert "no law predicts it: assumed constant" in str(report)
     told, _, _ = world.predict([0.5, 0.7, 30.0], [1.0])
     np.testing.assert_allclose(told, [0.79, 0.7, 31.0], atol=1e-2)
 
 
 @pytest.mark.parametrize(
     ("effect", "trusted", "said"),
-    [(0.0, True, "; lamp, which no law predicts, stays"),
+    [(0.0, True, "; lamp, which no law predicts, is assumed constant"),
      (0.05, False, " (R² -0.00013), and the reward depends on it"),
      (1.0, False, "R² of the change of lamp, which rewards depend on most, is -0.00013")],
 )  # fmt: skip

@@ -40,8 +40,8 @@ class ModelAgent(Simplifiable, Agent):
     1. It learns laws of motion: affine and quadratic ones, with laws of annealed cells or shared
        sinusoids for the residuals, whichever predicts held-out stretches best; an ensemble of four,
        each fitted to other stretches. It detects angles, bounds and components with few values;
-       what no law predicts, as the slope of a road, stays as it is. Rewards are a linear law,
-       terminations half-spaces or a sparse quadratic classifier.
+       one that no law predicts, such as a road's slope, is assumed constant. Rewards are a linear
+       law, terminations half-spaces or a sparse quadratic classifier.
     2. It searches for a rule in imagined episodes: K affine scores of the observation, of which the
        highest chooses the action; CMA-ES from the best of random, known and, for continuous
        actions, linear-quadratic rules. Cells, numbers and digits that do not matter are dropped.

@@ -207,7 +207,7 @@ _STRETCH = 25  # steps in a row that are held out together
 _HELD_OUT = 5  # one of five stretches is held out
 _MIN_EPISODES = 3  # of which one of five, or the first, is held out, too
 _MAX_CUT = 0.8  # share of steps that are left out as they end where a component is clipped
-_UNTOLD, _LITTLE = 0.3, 0.5  # R² of a component that depends on little; gain in mean log error
+_MIN_AFFINE_R2, _MIN_LOG_GAIN = 0.3, 0.5  # below both, a component is taken to be unpredicted
 _TINY = 1e-12  # squared, of standardised observations
 _ANEW = 1.5  # growth of the steps after which the form is chosen again
 _SHARE = 0.8  # share of the stretches, for each law of the ensemble
@@ -237,7 +237,7 @@ class Chosen(NamedTuple):
     terms: IntArray  # of terminations
     residuals: FloatArray  # of the form on held-out stretches, shape (m, d)
     least: float  # smallest error of a chosen form so far
-    unpredicted: BoolArray  # components that no law predicts: they stay as they are, shape (d,)
+    unpredicted: BoolArray  # components that no law predicts: assumed constant, shape (d,)
 
 
 @dataclass(frozen=True)
@@ -325,8 +325,8 @@ class _Fit:
     def choose_form(self) -> Chosen:
         """Choose the form that predicts held-out stretches and the outermost states best.
 
-        It must not predict whole episodes worse than that nothing changes: in stretches it may
-        interpolate what differs from episode to episode.
+        Forms that predict whole episodes worse than no change at all are left out: in stretches
+        they may interpolate what differs from episode to episode.
         """
         distances = (self.points[self.usable] ** 2).sum(axis=1)
         stretches = self.usable // _STRETCH % _HELD_OUT == 0
@@ -339,7 +339,7 @@ class _Fit:
             left[form.name] = found[0]
             each = [log_errors(rest).mean() if len(rest) else 0.0 for rest in found]
             errors[form.name] = float(np.mean(each))
-        form, unpredicted = self._sound(tried, errors)
+        form, unpredicted = self._sound_form(tried, errors)
         rest = left[form.name]
         if len(rest) > 0:
             rest = np.where(unpredicted, self.change[self.usable[stretches]], rest)
@@ -349,8 +349,10 @@ class _Fit:
         least = errors[form.name]
         return Chosen(form, n, errors, self.ends.terms, noise, least, unpredicted)
 
-    def _sound(self, tried: Sequence[Form], errors: dict[str, float]) -> tuple[Form, BoolArray]:
-        """Return the best form that predicts whole episodes, and the components it does not."""
+    def _sound_form(
+        self, tried: Sequence[Form], errors: dict[str, float]
+    ) -> tuple[Form, BoolArray]:
+        """Return the best form that predicts held-out episodes, and the unpredicted components."""
         rows, number = trajectories(self.seen), np.arange(len(self.seen.before)) // _STRETCH
         if len(rows) >= _MIN_EPISODES:
             number[np.concatenate(rows)] = np.repeat(np.arange(len(rows)), [*map(len, rows)])
@@ -370,18 +372,18 @@ class _Fit:
         return first
 
     def _unpredicted(self, apart: BoolArray, left: FloatArray) -> BoolArray:
-        """Return which components an affine law does not predict, nor one with these residuals."""
+        """Return which components neither an affine law predicts nor the one that has ``left``."""
         if len(left) == 0:
             return np.zeros(self.points.shape[1], dtype=np.bool_)
         change, codes = self.change[self.usable], self.seen.codes[self.usable]
         columns = np.column_stack([np.ones(len(codes)), self.points[self.usable], codes[:, 1:]])
         law = np.linalg.lstsq(columns[~apart], change[~apart], rcond=None)[0]
-        own, plain = change[apart], (change - columns @ law)[apart]
-        spread = ((own - own.mean(axis=0)) ** 2).sum(axis=0)
-        untold = (plain**2).sum(axis=0) > (1.0 - _UNTOLD) * spread
+        affine_left, change = (change - columns @ law)[apart], change[apart]
+        spread = ((change - change.mean(axis=0)) ** 2).sum(axis=0)
+        not_affine = (affine_left**2).sum(axis=0) > (1.0 - _MIN_AFFINE_R2) * spread
         worse = (left**2).sum(axis=0) > np.maximum(spread, _TINY)
-        before, after = (np.log(one**2 + _TINY).mean(axis=0) for one in (own, left))
-        return np.asarray(untold & worse & (before - after < _LITTLE))
+        before, after = (np.log(errors**2 + _TINY).mean(axis=0) for errors in (change, left))
+        return np.asarray(not_affine & worse & (before - after < _MIN_LOG_GAIN))
 
     def _left(self, form: Form, held: BoolArray, rng: np.random.Generator) -> FloatArray:
         nothing = np.zeros((0, self.points.shape[1]))

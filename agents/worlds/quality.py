@@ -68,9 +68,9 @@ class Report:
         width = max(map(len, [*self.names, *self.form_errors]))
         lines = [f"A world learned from {self.n_transitions} steps, on stretches it has not seen",
                  f"{'one step ahead':{width}}  R² of the change"]  # fmt: skip
-        for name, value, lost in zip(self.names, self.r2, self.unpredicted, strict=True):
-            stays = "  no law predicts it: taken to stay" if lost else ""
-            lines.append(f"  {name:{width}}  {value:.4f}{stays}")
+        for name, value, unpredicted in zip(self.names, self.r2, self.unpredicted, strict=True):
+            remark = "  no law predicts it: assumed constant" if unpredicted else ""
+            lines.append(f"  {name:{width}}  {value:.4f}{remark}")
         lines += [f"  {'reward':{width}}  {self.reward_r2:.4f}",
                   f"{self.replay_steps} steps ahead: off by {self.replay_error:.3g} standard "
                   f"deviations (median of {self.n_replays} replays)",
@@ -127,7 +127,7 @@ def judge(
         world = part.arrays._replace(frame=frame, bounds=bounds)
         before, codes, after = seen.before[held], seen.codes[held], seen.after[held]
         expected[held], rewards[0, held], ended[held] = predict(world, before, codes)[:3]
-        rewards[1, held] = _rewards(world, part.at, before, codes, after)
+        rewards[1, held] = _law_rewards(world, part.at, before, codes, after)
         noisy = world._replace(residuals=learned.arrays.residuals)
         for piece in fold:
             rows = piece[:steps]
@@ -145,15 +145,15 @@ def judge(
     inner_reward_r2 = explained(seen.rewards[on], (seen.rewards - rewards[1])[on])
     off, noise = np.array(misses).swapaxes(0, 1) / learned.at.scale
     unpredicted = learned.chosen.unpredicted
-    excused = unpredicted & ~_rewarded(learned, seen)
-    told = np.flatnonzero(~excused | excused.all())
+    excused = unpredicted & ~_rewarding(learned, seen)
+    counted = np.flatnonzero(~excused | excused.all())
     error, by_noise = (
-        float(np.median(np.sqrt((one[..., told] ** 2).mean(axis=2)))) for one in (off, noise)
+        float(np.median(np.sqrt((one[..., counted] ** 2).mean(axis=2)))) for one in (off, noise)
     )
     max_error = max(_MAX_ERROR, 1.5 * by_noise)
     trust = judged(error, steps, precision, recall, reward_r2, max_error)
     if error > max_error:
-        worst = names[told[np.median(np.abs(off[..., told]), axis=(0, 1)).argmax()]]
+        worst = names[counted[np.median(np.abs(off[..., counted]), axis=(0, 1)).argmax()]]
         trust = Trust(False, f"{trust.reason}; it predicts {worst} worst")
     overall = trust
     for j in np.flatnonzero(r2 < _MIN_R2).tolist() if trust else ():
@@ -163,7 +163,9 @@ def judge(
             trust = Trust(False, most)
             break
         if excused[j]:
-            trust = Trust(True, f"{trust.reason}; {names[j]}, which no law predicts, stays")
+            trust = Trust(
+                True, f"{trust.reason}; {names[j]}, which no law predicts, is assumed constant"
+            )
         if r2[j] >= 0.0 or excused[j]:
             continue
         what = f"the change of {names[j]} is predicted worse than by its mean (R² {r2[j]:.2g})"
@@ -224,26 +226,26 @@ def _affected(
     return next((name for name, part in parts if part > _LITTLE), None), share
 
 
-def _rewards(
+def _law_rewards(
     world: WorldArrays, at: Coordinates, before: FloatArray, codes: FloatArray, after: FloatArray
 ) -> FloatArray:
-    """Return what the law of rewards says of steps, shape (n,)."""
+    """Return the rewards of steps by their law, shape (n,)."""
     columns, n = codes, len(world.rewards)
     if world.hinges is not None and n > codes.shape[1]:
         columns = reward_features(at, world.hinges, before, codes, after, world.boxed, n)
     return np.asarray(np.clip(columns @ world.rewards, *world.bounds[:2]))
 
 
-def _rewarded(learned: learning.Learned, seen: learning.CodedSteps) -> BoolArray:
-    """Return on which components rewards depend, not by way of others alone, shape (d,)."""
+def _rewarding(learned: learning.Learned, seen: learning.CodedSteps) -> BoolArray:
+    """Return which components the law of rewards depends on directly, shape (d,)."""
     rows = np.arange(len(seen.before))[:: max(len(seen.before) // _AFFECTING, 1)]
-    parts, given = [seen.before[rows], seen.codes[rows], seen.after[rows]], []
+    parts, rewards = [seen.before[rows], seen.codes[rows], seen.after[rows]], []
     for j in [None, *range(seen.before.shape[1])]:
         before, codes, after = (part.copy() for part in parts)
         if j is not None:
             before[:, j], after[:, j] = np.roll((before[:, j], after[:, j]), len(rows) // 2, axis=1)
-        given.append(_rewards(learned.arrays, learned.at, before, codes, after))
-    errors = ((np.array(given[1:]) - given[0]) ** 2).mean(axis=1)
+        rewards.append(_law_rewards(learned.arrays, learned.at, before, codes, after))
+    errors = ((np.array(rewards[1:]) - rewards[0]) ** 2).mean(axis=1)
     return np.asarray(errors > _LITTLE * float(seen.rewards.var()))
 
 
