@@ -97,14 +97,12 @@ def test_it_learns_what_the_agent_learns(algorithm, wrap):
 
 
 def test_each_state_of_a_few_is_learned_by_itself():
-    env = IdentityEnvMultiDiscrete(4)  # pays for the action that equals what is seen
-
-    def learns(seed):  # 21 of 25 other seeds have 90 or more of 100
+    env, returns = IdentityEnvMultiDiscrete(4), []  # pays for the action that equals what is seen
+    for seed in range(3):  # 21 of 25 other seeds have 90 or more of 100
         env.action_space.seed(seed)
         model = FittedQ(env, seed=seed).learn(1200)
-        return evaluate_policy(model, model.get_env(), 5)[0] >= 90
-
-    assert any(map(learns, range(2)))
+        returns.append(evaluate_policy(model, model.get_env(), 5)[0])
+    assert np.median(returns) >= 90
 
 
 @pytest.mark.slow
