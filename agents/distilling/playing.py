@@ -170,24 +170,32 @@ class BudgetedEnv:
 
     def record(self, player: Deciding, rng: np.random.Generator, share: float) -> Steps:
         """Play the allowed steps, with a ``share`` of random decisions among discrete actions."""
-        env, interface, rows = self.env, self.interface, []
+        episodes = []
         while self.left > 0:
-            observation = checked_reset(env, self.steps, draw_seeds(rng, 1)[0])
-            held, over, point = 0, False, self._point(observation)
-            while not over and self.left > 0:
-                if held == 0 and rng.random() < share:
-                    held = int(1.0 / max(rng.random(), 1.0 / 8))  # 1/U, U uniform, at most 8
-                    choice = int(rng.integers(interface.n_actions))
-                held -= held > 0
-                act = choice if held else int(player.act(point[None])[0])
-                self.steps += 1
-                outcome = checked_step(env, interface.first_action + act, self.steps)
-                observation, reward, terminated, truncated = outcome
-                before, point = point, self._point(observation)
-                rows.append((before, act, reward, point, terminated))
-                over = terminated or truncated
-            self._callback(self.steps)
-        return Steps(*(np.array(column) for column in zip(*rows, strict=True)))
+            episodes.append(self.record_episode(player, rng, share)[0])
+        return Steps(*map(np.concatenate, zip(*episodes, strict=True)))
+
+    def record_episode(
+        self, player: Deciding, rng: np.random.Generator, share: float = 0.0
+    ) -> tuple[Steps, bool]:
+        """Play an episode, or its allowed steps; also return whether it has come to its end."""
+        env, interface, rows = self.env, self.interface, []
+        observation = checked_reset(env, self.steps, draw_seeds(rng, 1)[0])
+        held, over, point = 0, False, self._point(observation)
+        while not over and self.left > 0:
+            if held == 0 and rng.random() < share:
+                held = int(1.0 / max(rng.random(), 1.0 / 8))  # 1/U, U uniform, at most 8
+                choice = int(rng.integers(interface.n_actions))
+            held -= held > 0
+            act = choice if held else int(player.act(point[None])[0])
+            self.steps += 1
+            outcome = checked_step(env, interface.first_action + act, self.steps)
+            observation, reward, terminated, truncated = outcome
+            before, point = point, self._point(observation)
+            rows.append((before, act, reward, point, terminated))
+            over = terminated or truncated
+        self._callback(self.steps)
+        return Steps(*(np.array(column) for column in zip(*rows, strict=True))), over
 
     def _in_loops(self, player: Deciding) -> InLoops | None:
         """Return the function by which compiled loops decide; None if they cannot."""

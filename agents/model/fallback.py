@@ -3,8 +3,9 @@
 A fitted agent learns there, from the remembered steps and further ones. Continuous actions are
 codevectors, or chosen from a grid if many steps are left. If discrete actions have many steps left
 in one environment, its policy is distilled into a rule of a few cells, which is climbed, pruned and
-confirmed in real episodes. Else real returns decide between its policy and the rules of the learned
-world. Where continuous actions have many steps left, one affine rule is climbed instead
+confirmed in real episodes. Else real returns decide between its policy, the rules of the learned
+world and one of affine advantages (:mod:`oda_rl.agents.fitting.affine`), which is fitted to the
+same steps. Where continuous actions have many steps left, one affine rule is climbed instead
 (``climbing``), unless episodes terminate though survival does not pay.
 """
 
@@ -31,6 +32,7 @@ from oda_rl.agents.environments.spaces import Interface, action_choices
 from oda_rl.agents.fitted import changes
 from oda_rl.agents.fitted.agent import FittedQAgent
 from oda_rl.agents.fitted.codevectors import CodevectorAgent
+from oda_rl.agents.fitting.affine import MAX_COLUMNS, affine_rule
 from oda_rl.agents.model.climbing import MANY_EPISODES, MIN_HORIZON, Climb, Episodes, survival_bonus
 from oda_rl.agents.model.experience import Candidate
 from oda_rl.agents.model.linear_quadratic import HIGH_COSTS, MAX_WIDTH, linear_quadratic_rules
@@ -59,6 +61,8 @@ _MIN_REWARD_R2 = 0.99
 _MIN_LEFT = 20_000  # steps, with fewer of which no rule is distilled
 _MIN_EPISODES, _SURE, _SHORT = 5, 2.0, 0.2  # standard errors; share of the gain over random play
 _LEARNING, _MAX_LEARNING = 0.6, 250_000  # share and maximum of the steps to learn values
+_BEFORE_RULE, _MAX_PLAYED = 0.5, 4  # share of few steps before a rule of values; its episodes
+_FOR_AFFINE = 0.1  # share of many steps after values are learned, for such rules
 _CELLS = 16
 _GRID = 3  # values of each component of a continuous action, if many steps are left for values
 _OF_FEW_STEPS = {"gamma": 0.985, "n_fits": 5}  # if no rule is distilled
@@ -174,8 +178,10 @@ class Fallback:
         begun, total = run.part, run.total - run.part
         learning = min(int(_LEARNING * total), _MAX_LEARNING)
         boxed, few = engine.interface.box is not None, total < _MIN_LEFT
-        if few or not isinstance(env, gym.Env) or isinstance(env.action_space, gym.spaces.Box):
+        if not isinstance(env, gym.Env) or isinstance(env.action_space, gym.spaces.Box):
             learning = total
+        elif few:
+            learning = int(_BEFORE_RULE * total) if _suits_affine(engine) else total
         if self.fitted is None:
             on_grid = not few and 0 < engine.interface.n_components <= _MAX_COMPONENTS
             bins = _GRID if on_grid else engine.config.action_bins
@@ -193,22 +199,39 @@ class Fallback:
         place = fitted._require_env()
         if run.reset_options is not None and isinstance(place, gym.Env):
             place = WithOptions(place, run.reset_options)
-        own = run.within(learning)
-        done = own.steps
-        for steps, episodes in fitted._train(place, own):
-            engine.state.steps += steps - done
-            done = steps
-            if own.over:
-                run.schedule(now=True)
-            yield begun + done, episodes
+        yield from self._learning(engine, fitted, place, run, learning)
+        done = run.steps - begun
         if done >= total:  # several environments may have made a few more
             return
         budgeted = BudgetedEnv(env, _CELLS, total - done)
         run.can_stop, before = False, 0
-        for _ in chain(self._distilling(budgeted, fitted, rng), [None]):
+        deciding: Iterator[None] = iter([None])
+        if _suits_affine(engine):
+            budgeted.allow((1.0 if few else _FOR_AFFINE) * budgeted.most)
+            deciding = chain(self._comparing(budgeted, engine, fitted, rng), deciding)
+        if not few:
+            deciding = chain(deciding, self._distilling(budgeted, fitted, rng), [None])
+        for _ in deciding:
             engine.state.steps += budgeted.steps - before
             before = budgeted.steps
             yield begun + done + before, NO_EPISODE
+        if few and done + before < total:
+            run.at(begun + done + before, None)
+            yield from self._learning(engine, fitted, place, run, total)
+
+    def _learning(
+        self, engine: "ModelEngine", fitted: FittedQAgent, env: Any, run: TrainingRun, until: int
+    ) -> Progress:
+        """Learn values, up to a number of steps since it has taken over."""
+        assert run.part is not None
+        own = run.within(until)
+        done = own.steps
+        for steps, episodes in fitted._train(env, own):
+            engine.state.steps += steps - done
+            done = steps
+            if own.over:
+                run.schedule(now=True)
+            yield run.part + done, episodes
 
     def _climbing(
         self, env: Any, engine: "ModelEngine", run: TrainingRun, rng: np.random.Generator
@@ -242,11 +265,42 @@ class Fallback:
         if not (climb.loses or climb.output.any()):
             _warn(f"no rule better than zeros found in {budgeted.steps:,} steps: learn for longer")
 
+    def _comparing(
+        self, budgeted: BudgetedEnv, engine: "ModelEngine", fitted: FittedQAgent,
+        rng: np.random.Generator,
+    ) -> Iterator[None]:  # fmt: skip
+        """Play rules of affine advantages while they may be the best; deliver one if it is."""
+        values, rules = fitted._engine, [] if self.rule is None else [self.rule]
+        rivals = [one.returns for one in engine.rules.candidates if one.returns]
+        played: list[list[float]] = []  # returns of the rules
+        lowest, hopeless = np.empty(0), False
+        fitted.begin_episode()
+        while budgeted.left > 0 and not hopeless:
+            if len(rules) == len(played):
+                rules.append(affine_rule(values.seen, fitted.config.gamma))
+            played.append([])
+            while budgeted.left > 0 and len(played[-1]) < _MAX_PLAYED and not hopeless:
+                taken, over = budgeted.record_episode(rules[-1], rng)
+                yield
+                points, actions, rewards, after, ended = taken
+                column = actions[:, None].astype(np.float64)
+                steps = Steps(points, column, rewards, after, ended, ended)
+                values.remember(*as_rows(steps, [np.arange(len(rewards))]))
+                if over:
+                    played[-1].append(float(rewards.sum()))
+                    n, means, deviation = _compared([*played, *rivals], values.records)
+                    lowest, own = means - deviation / np.sqrt(n), len(played) - 1
+                    others = lowest[own + 1 :].max(initial=-np.inf)
+                    hopeless = means[own] + deviation / math.sqrt(n[own]) < others
+        best = int(lowest.argmax()) if len(lowest) else len(played)
+        self.rule = rules[best] if best < len(played) else None
+        self._rule_return = None if self.rule is None else float(np.mean(played[best]))
+
     def _distilling(
         self, budgeted: BudgetedEnv, fitted: FittedQAgent, rng: np.random.Generator
     ) -> Iterator[None]:
         master = teacher_of(fitted, budgeted.interface)
-        steps = int(budgeted.most * (1.0 - _RACING * (self.rule is not None)))
+        steps = int((budgeted.most - budgeted.steps) * (1.0 - _RACING * (self.rule is not None)))
         confirming = Confirming(master, rng)
         rule, returns = yield from small_rule(
             budgeted, master, _CELLS, steps, rng, confirming, known=self.rule
@@ -414,6 +468,14 @@ def _incomplete(agent: "ModelAgent", world: World | None) -> str | None:
     if counted and not engine.tables.is_reliable:
         return "it is a table of random outcomes, with few visits of each state and action"
     return None
+
+
+def _suits_affine(engine: "ModelEngine") -> bool:
+    """Return whether affine advantages can be fitted, and rules of them compared in episodes."""
+    interface = engine.interface
+    size = interface.n_actions * (1 + interface.n_features)
+    discrete = interface.box is None and interface.n_values == 0
+    return discrete and size <= MAX_COLUMNS and len(engine.outcomes.lengths) > 0
 
 
 def _has_goal(engine: "ModelEngine") -> bool:

@@ -451,12 +451,39 @@ class RulePolicy(Stored):
             where = half_space(row, components, self.codevectors)
             below = "\n" if self.continuous and self.outputs.shape[1] == 1 else " "
             return f"{said[1]} if {where},{below}else {said[0]}"
+        if (columns := self._columns_of_modes()).size:
+            return self._by_mode(columns, said, components)
         scores, digits = shortest(self.scores, self.codevectors)
         rows = [affine(row, components, digits) for row in scores]
         rows = [row if row != "0" else "0, otherwise" for row in rows]
         width = max(map(len, rows))
         lines = [f"  {row:{width}}  : {what}" for row, what in zip(rows, said, strict=True)]
         return "\n".join(["the highest score decides (ties: the first):", *lines])
+
+    def _columns_of_modes(self) -> IntArray:
+        """Return components by whose few values cells are told apart: slopes rise with them."""
+        columns = []
+        for j, (own, slopes) in enumerate(zip(self.codevectors.T, self.scores.T[1:], strict=True)):
+            values, first, mode = np.unique(own, return_index=True, return_inverse=True)
+            rising = (np.diff(slopes[first]) > 0.0).all() and (slopes == slopes[first][mode]).all()
+            if 1 < len(values) < len(own) and rising:
+                columns.append(j)
+        return np.array(columns, dtype=np.int64)
+
+    def _by_mode(self, columns: IntArray, said: Sequence[str], components: Sequence[str]) -> str:
+        """Put the scores of each mode into words, which differ by other components only."""
+        modes, cells = np.unique(self.codevectors[:, columns], axis=0, return_inverse=True)
+        others, lines = self.scores.copy(), []
+        others[:, 1 + columns] = 0.0
+        for m, mode in enumerate(modes):
+            own = np.flatnonzero(cells.ravel() == m)
+            offset = np.zeros(others.shape[1])
+            offset[0] = self.scores[own, 0].mean()
+            part = RulePolicy(others[own] - offset, self.outputs[own], self.codevectors[own])
+            text = part._decided([said[k] for k in own.tolist()], components)
+            values = [f"{components[j]} is {number(x)}" for j, x in zip(columns, mode, strict=True)]
+            lines.append(f"where {' and '.join(values)}, or nearest to it: {text}")
+        return "\n".join(lines)
 
 
 def named_as(rule: RulePolicy, interface: Interface) -> RulePolicy:
