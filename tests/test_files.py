@@ -18,10 +18,10 @@ from oda_rl import InvalidFileError, ODAClassifier, ODATreeClusterer
 from oda_rl._state import State
 from oda_rl.agents import RulePolicy, TwoTimescaleAgent, load_agent
 from oda_rl.agents.policies.contract import Stored
-from oda_rl.agents.rules import editing
+from oda_rl.agents.rules.editing import Clauses
 from oda_rl.files.archive import load_archive, save_archive
 from oda_rl.files.estimators import Filed
-from oda_rl.files.schema import Span, check, real, schema_of, whole
+from oda_rl.files.schema import Span, check, members_of, real, schema_of, whole
 
 FACE = {"observation_shape": [4], "n_actions": 2, "first_action": 0}
 SPEC = {"id": "CartPole-v1", "name": "CartPoleEnv", "module": None, "kwargs": {},
@@ -118,7 +118,7 @@ def test_all_that_is_stored_has_a_schema():
         left_out = {"clauses", "names", "action_names", "bounds"}
         names = {field.name for field in dataclasses.fields(kind)} - left_out
         assert kind.SCHEMA.keys() == names
-    assert editing.SCHEMA.keys() == {field.name for field in dataclasses.fields(editing.Clauses)}
+    assert members_of(Clauses).keys() == {field.name for field in dataclasses.fields(Clauses)}
     stored = {stored for kind in subclasses(Filed) for stored in kind._stored.values()}
     for kind in stored:  # estimators among them say in _LEARNED what besides parameters they have
         if kind.__module__.startswith("oda_rl") and not issubclass(kind, Filed):

@@ -14,7 +14,7 @@ from oda_rl._state import Raw, State
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.environments.validation import BAD_SHAPE, NOT_FINITE
 from oda_rl.diagram import LARGEST
-from oda_rl.files.schema import COUNT, FINITE, Member, Span, real
+from oda_rl.files.schema import COUNT, FINITE, Span, members_of, real
 
 Observations = Array  # an array of float32 or float64
 
@@ -61,25 +61,22 @@ def new_env_states(raw: Raw, begin: int = 0) -> list[EnvState]:
     return env_states
 
 
-ROOM: dict[str, Member] = {  # members of a file for the rows of a `Workspace`
-    "point": real("width", "[-inf, inf] or nan"),
-    "weights": real("width", "[-inf, inf] or nan"),
-    "gradient": real("width", "[-inf, inf] or nan"),
-    "origin": real("width"),
-    "uniforms": real("width", "[0, 1)"),
-}
+_ANY = real("width", "[-inf, inf] or nan")  # of scratch
 
 
 class Workspace(NamedTuple):
     """Scratch arrays for compiled code: rows of one array, of at least max(cells, d) numbers."""
 
-    point: FloatArray  # the current point: an observation minus the origin
-    weights: FloatArray  # scratch for learners and for the values of actions
-    gradient: FloatArray  # scratch for learners
-    origin: FloatArray  # subtracted from observations
-    uniforms: FloatArray
+    point: Annotated[FloatArray, _ANY]  # the current point: an observation minus the origin
+    weights: Annotated[FloatArray, _ANY]  # scratch for learners and for the values of actions
+    gradient: Annotated[FloatArray, _ANY]  # scratch for learners
+    origin: Annotated[FloatArray, real("width")]  # subtracted from observations
+    uniforms: Annotated[FloatArray, real("width", "[0, 1)")]
     """Random numbers for exploration, drawn in blocks: passing a Generator to compiled code takes
     longer than a step."""
+
+
+ROOM = members_of(Workspace)  # its rows in a file
 
 
 @spliced

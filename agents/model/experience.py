@@ -15,7 +15,7 @@ import numpy as np
 from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.rules.editing import Clauses, check_outputs, decisions, done_at
 from oda_rl.agents.worlds.learning import Arrays, CodedSteps
-from oda_rl.files.schema import Member, check, flags, real, whole
+from oda_rl.files.schema import Member, check, flags, members_of, real, whole
 
 _FIRST_CAPACITY = 256
 _GROWTH, _MAX_GUESS = 2, 400  # horizon guess, at least: factor of the longest episode, up to steps
@@ -24,11 +24,7 @@ _PRIOR_EPISODES, _PRIOR_FREEDOM = 2.0, 3.0
 _WINDOW = 20  # latest episodes of a rule that count
 
 MEMORY: dict[str, Member] = {  # members of a file that belong to `Memory`
-    "before": real("steps, d"),
-    "codes": real("steps, C"),
-    "rewards": real("steps"),
-    "after": real("steps, d"),
-    "ended": flags("steps"),
+    **members_of(CodedSteps),
     "first": flags("steps"),
     "since": whole("1", "[0, steps]"),
 }

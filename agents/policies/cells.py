@@ -8,7 +8,7 @@ what to do there, and these alone decide.
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import numpy as np
 
@@ -17,7 +17,7 @@ from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.policies.alternatives import alternative_of_blend, alternative_of_cells
 from oda_rl.agents.policies.contract import TIE, Alternative, CellTables, InLoops, Stored
 from oda_rl.diagram import assign, assign_batch
-from oda_rl.files.schema import Member, real, whole
+from oda_rl.files.schema import real, whole
 
 
 @spliced
@@ -171,21 +171,13 @@ def decide_by_cells(arrays: tuple[Any, ...], observation: FloatArray) -> int:
 class CellPolicy(Stored):
     """A policy that blends the values of A actions in the nearest of K cells; see the module."""
 
-    origin: FloatArray  # subtracted from observations, shape (d,)
-    diagram: FloatArray  # affine diagram of the cells (:mod:`oda_rl.diagram`), shape (K, 1 + d)
-    models: FloatArray  # offset, slope, and the value of each action, shape (K, 1 + d + A)
-    width: float  # temperature of the weights, in units of the scores
-    n_nearest: int  # number of cells of least score that are blended, or more than there are
-    codevectors: FloatArray  # in the observation's units, shape (K, d)
-
-    SCHEMA: ClassVar[dict[str, Member]] = {
-        "origin": real("d"),
-        "diagram": real("K, 1+d"),
-        "models": real("K, 1+d+A"),
-        "width": real("", "(0, inf)"),
-        "n_nearest": whole("", "[1, 65535]"),
-        "codevectors": real("K, d"),
-    }
+    origin: Annotated[FloatArray, real("d")]  # subtracted from observations
+    diagram: Annotated[FloatArray, real("K, 1+d")]  # affine, of the cells (:mod:`oda_rl.diagram`)
+    models: Annotated[FloatArray, real("K, 1+d+A")]  # offset, slope, and the value of each action
+    width: Annotated[float, real("", "(0, inf)")]  # temperature of the weights, as of the scores
+    n_nearest: Annotated[int, whole("", "[1, 65535]")]
+    """Number of cells of least score that are blended, or more than there are."""
+    codevectors: Annotated[FloatArray, real("K, d")]  # in the observation's units
 
     @classmethod
     def blank(cls, n_features: int, n_actions: int, n_nearest: int) -> "CellPolicy":
@@ -268,11 +260,8 @@ class MixturePolicy(CellPolicy):
     Scores are affine in the observation's components, less the origin, and in their squares.
     """
 
-    SCHEMA: ClassVar[dict[str, Member]] = {
-        **CellPolicy.SCHEMA,
-        "diagram": real("K, 1+2*d"),
-        "models": real("K, 1+2*d+A"),
-    }
+    diagram: Annotated[FloatArray, real("K, 1+2*d")]
+    models: Annotated[FloatArray, real("K, 1+2*d+A")]
 
     @property
     def precisions(self) -> FloatArray:
@@ -314,9 +303,8 @@ def blend(
 class CodevectorPolicy(CellPolicy):
     """A policy that acts by action codevectors: the values of a cell's ``models`` are theirs."""
 
-    parts: FloatArray  # the v_kj, in units of the box of actions, shape (K, J, p)
+    parts: Annotated[FloatArray, real("K, A, p")]  # the v_kj, in units of the box of actions
 
-    SCHEMA: ClassVar[dict[str, Member]] = {**CellPolicy.SCHEMA, "parts": real("K, A, p")}
     choice_name: ClassVar[str] = "codevector"
 
     def play(self, points: FloatArray, numbers: IntArray) -> FloatArray:
@@ -364,17 +352,11 @@ def decide_by_table(arrays: tuple[Any, ...], observation: FloatArray) -> int:
 class TablePolicy(Stored):
     """A policy with one row of values for each cell."""
 
-    origin: FloatArray  # subtracted from observations, shape (d,)
-    diagram: FloatArray  # affine diagram of the cells (:mod:`oda_rl.diagram`), shape (K, 1 + d)
-    q_values: FloatArray  # value of each action in each cell, shape (K, A)
-    codevectors: FloatArray  # in the observation's units, shape (K, d)
+    origin: Annotated[FloatArray, real("d")]  # subtracted from observations
+    diagram: Annotated[FloatArray, real("K, 1+d")]  # affine, of the cells (:mod:`oda_rl.diagram`)
+    q_values: Annotated[FloatArray, real("K, A")]  # value of each action in each cell
+    codevectors: Annotated[FloatArray, real("K, d")]  # in the observation's units
 
-    SCHEMA: ClassVar[dict[str, Member]] = {
-        "origin": real("d"),
-        "diagram": real("K, 1+d"),
-        "q_values": real("K, A"),
-        "codevectors": real("K, d"),
-    }
     exact: ClassVar[bool] = True
 
     @property

@@ -14,7 +14,7 @@ import numpy as np
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.environments.spaces import Interface
 from oda_rl.agents.rules.editing import Clauses
-from oda_rl.files.schema import Member, check
+from oda_rl.files.schema import Member, check, members_of
 
 TIE = 1e-9  # relative: values closer than that are equal
 # Of learning in soft cells, in every language:
@@ -127,12 +127,16 @@ class Policy(Protocol):
 
 
 class Stored:
-    """A dataclass of arrays and numbers, declared in ``SCHEMA``; defaults of a :class:`Policy`."""
+    """A dataclass of arrays and numbers, each with its schema; defaults of a :class:`Policy`."""
 
-    SCHEMA: ClassVar[dict[str, Member]]
+    SCHEMA: ClassVar[dict[str, Member]]  # by default what is declared beside the fields
     exact: ClassVar[bool] = False
     choice_name: ClassVar[str] = "action"
     value_name: ClassVar[str] = "value"
+
+    def __init_subclass__(cls) -> None:
+        if "SCHEMA" not in vars(cls):
+            cls.SCHEMA = members_of(cls)
 
     @property
     def in_loops(self) -> InLoops | None:

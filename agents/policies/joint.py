@@ -20,7 +20,7 @@ languages, ``joint.h`` and reports.
 import itertools
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar, NamedTuple
+from typing import Annotated, ClassVar, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from oda_rl.agents.policies.alternatives import alternative_by_search
 from oda_rl.agents.policies.cells import gibbs_weights, insert_cell, squared_distances
 from oda_rl.agents.policies.contract import Alternative, CellTables, Stored
 from oda_rl.diagram import assign_batch, ordered
-from oda_rl.files.schema import Member, real, whole
+from oda_rl.files.schema import real, whole
 
 SHORTLIST, PARTS = 40, 8  # cells nearest to a state: looked at; whose action parts are tried
 STEP = 0.25
@@ -222,25 +222,15 @@ class JointPolicy(Stored):
     the value of that choice is the action's.
     """
 
-    origin: FloatArray  # subtracted from observations, shape (d,)
-    levels: FloatArray  # actions that are always tried, in units of the box, shape (A, p)
-    transform: FloatArray  # L, of (o - origin, u), shape (d + p, d + p)
-    places: FloatArray  # the m_k, shape (K, d + p)
-    slopes: FloatArray  # the g_k, shape (K, d + p)
-    worth: FloatArray  # the q_k, shape (K,)
-    width: float  # temperature T of the weights
-    n_nearest: int  # number of cells that are blended
+    origin: Annotated[FloatArray, real("d")]  # subtracted from observations
+    levels: Annotated[FloatArray, real("A, p", "[-1, 1]")]  # always tried, in units of the box
+    transform: Annotated[FloatArray, real("d+p, d+p")]  # L, of (o - origin, u)
+    places: Annotated[FloatArray, real("K, d+p")]  # the m_k
+    slopes: Annotated[FloatArray, real("K, d+p")]  # the g_k
+    worth: Annotated[FloatArray, real("K")]  # the q_k
+    width: Annotated[float, real("", "(0, inf)")]  # temperature T of the weights
+    n_nearest: Annotated[int, whole("", "[1, 65535]")]  # number of cells that are blended
 
-    SCHEMA: ClassVar[dict[str, Member]] = {
-        "origin": real("d"),
-        "levels": real("A, p", "[-1, 1]"),
-        "transform": real("d+p, d+p"),
-        "places": real("K, d+p"),
-        "slopes": real("K, d+p"),
-        "worth": real("K"),
-        "width": real("", "(0, inf)"),
-        "n_nearest": whole("", "[1, 65535]"),
-    }
     choice_name: ClassVar[str] = "level"
 
     @property

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from numbers import Real
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Annotated, Any, Self
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from oda_rl._types import Array, BoolArray, FloatArray, IntArray
 from oda_rl.agents.environments.names import without_units
 from oda_rl.agents.rules.proofs import point_in, split
 from oda_rl.diagram import LARGEST
-from oda_rl.files.schema import Member, check, real, require, whole
+from oda_rl.files.schema import check, members_of, real, require, whole
 
 if TYPE_CHECKING:
     from oda_rl.agents.policies.rules import RulePolicy
@@ -80,26 +80,17 @@ def _sum(node: ast.expr, text: str, names: Sequence[str]) -> FloatArray:
     )
 
 
-SCHEMA: dict[str, Member] = {  # members of a file
-    "conditions": real("rows, 1+d"),
-    "ends": whole("clauses", "[0, rows]"),
-    "forbidden": whole("bans", "[0, n)"),
-    "outputs": real("says, n, m"),
-    "locks": whole("says", "[0, 1]"),
-}
-
-
 @dataclass(frozen=True, eq=False)
 class Clauses:
     """C clauses: the first F forbid an action where they hold, the others fix it."""
 
-    conditions: FloatArray  # rows of all clauses, offsets and slopes, shape (R, 1 + d)
-    ends: IntArray  # cumulative number of rows, shape (C,)
-    forbidden: IntArray  # actions that the first clauses forbid, shape (F,)
-    outputs: FloatArray
+    conditions: Annotated[FloatArray, real("rows, 1+d")]  # of all clauses, offsets and slopes
+    ends: Annotated[IntArray, whole("clauses", "[0, rows]")]  # cumulative number of rows
+    forbidden: Annotated[IntArray, whole("bans", "[0, n)")]  # actions that the first ones forbid
+    outputs: Annotated[FloatArray, real("says, n, m")]
     """Outputs of the other clauses, as of :class:`~oda_rl.agents.policies.rules.RulePolicy`, shape
     (C - F, A, 1) or (C - F, p, 1 + d)."""
-    locks: IntArray  # 1 for the output of a locked cell, else 0; shape (C - F,)
+    locks: Annotated[IntArray, whole("says", "[0, 1]")]  # 1 for the output of a locked cell
 
     @classmethod
     def of(
@@ -169,7 +160,7 @@ class Clauses:
     def from_arrays(cls, arrays: dict[str, Array], d: int, size: tuple[int, ...]) -> "Clauses":
         """Restore clauses, with outputs of the shape ``size``, or raise InvalidFileError."""
         sizes = {"d": d, "n": size[0], "m": size[1]}
-        check(arrays, SCHEMA, sizes)
+        check(arrays, members_of(cls), sizes)
         clauses = cls(**arrays)
         ends, outputs = clauses.ends, clauses.outputs
         rise = (np.diff(ends, prepend=0) >= 0).all()

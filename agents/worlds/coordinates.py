@@ -2,12 +2,13 @@
 
 import math
 from itertools import chain, combinations
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from oda_rl._types import BoolArray, FloatArray, IntArray
+from oda_rl.files.schema import Member, flags, real, whole
 
 Single = npt.NDArray[np.float32]
 
@@ -19,35 +20,38 @@ class WorldArrays(NamedTuple):
     function of an action is a linear one of its code.
     """
 
-    boxed: bool  # whether actions are continuous
-    frame: FloatArray
+    boxed: Annotated[bool, flags()]  # whether actions are continuous
+    frame: Annotated[FloatArray, real("4+levels, d", "(-inf, inf) or nan")]
     """For each component its mean (0 on a circle), standard deviation, lower and upper bound of
-    predictions, and its values if there are only a few (then NaN), shape (4 + L, d)."""
-    circles: IntArray  # pairs of components that are cosine and sine of an angle, shape (m, 2)
-    laws: FloatArray  # global laws on (1, x, x xᵀ) or (1, x), shape (E, C, F, d)
-    waves: Single
-    """Sinusoids that all actions share: d frequencies, a phase, and d weights, shape
-    (E, 2 d + 1, S)."""
-    codevectors: FloatArray  # cells of the observed states, shape (E, d, K)
-    locals: FloatArray  # laws of the cells, on (1, x - codevector), shape (E, K or 0, C, 1 + d, d)
-    widths: FloatArray  # of the blending of cells, shape (E,)
-    residuals: FloatArray  # residuals of the laws, to draw noise from, shape (n or 0, d)
-    rewards: FloatArray  # weights of the reward's features, shape (n,)
-    hinges: FloatArray | None
+    predictions, and its values if there are only a few (then NaN)."""
+    circles: Annotated[IntArray, whole("circles, 2", "[0, d)")]
+    """Pairs of components that are cosine and sine of an angle."""
+    laws: Annotated[FloatArray, real("E, C, F, d")]  # global laws on (1, x, x xᵀ) or (1, x)
+    waves: Annotated[Single, Member(np.float32, "E, 2*d+1, waves")]
+    """Sinusoids that all actions share: d frequencies, a phase, and d weights."""
+    codevectors: Annotated[FloatArray, real("E, d, K")]  # cells of the observed states
+    locals: Annotated[FloatArray, real("E, locals, C, 1+d, d")]
+    """Laws of the cells, if there are some, on (1, x - codevector)."""
+    widths: Annotated[FloatArray, real("E", "(0, inf)")]  # of the blending of cells
+    residuals: Annotated[FloatArray, real("residuals, d")]  # of the laws, to draw noise from
+    rewards: Annotated[FloatArray, real("R")]  # weights of the reward's features
+    hinges: Annotated[FloatArray | None, real("hinges, d")]
     """Hinges of the reward, standardised, and if it has them centre and weights of a distance and
     oblique hinges, shape (2, 4, ..., d); None in compiled code if it depends on the action alone.
     """
-    bounds: FloatArray
+    bounds: Annotated[FloatArray, real("4", "[-inf, inf)")]
     """Lowest and highest reward, lowest return, and the squared distance from the nearest cell
-    beyond which predictions are not trusted, shape (4,)."""
-    walls: FloatArray  # where episodes end: rows (component, sign, threshold), shape (n, 3)
-    terms: IntArray
+    beyond which predictions are not trusted."""
+    walls: Annotated[FloatArray, real("walls, 3")]
+    """Where episodes end: rows (component, sign, threshold)."""
+    terms: Annotated[IntArray, whole("terms, 2", "[0, d]")]
     """Products of two components in the classifier of terminations, 0 standing for 1 and 1 + j for
-    component j, shape (n, 2)."""
-    hazards: FloatArray  # their weights, and the threshold, for each law, shape (E, n + 1)
-    last: FloatArray
-    """Remembered last observations, standardised, and their rewards, shape (n, d + 1); none where
-    every step ends an episode: then rewards follow the law."""
+    component j."""
+    hazards: Annotated[FloatArray, real("E, terms+1")]
+    """Their weights, and the threshold, for each law."""
+    last: Annotated[FloatArray, real("ends, d+1")]
+    """Remembered last observations, standardised, and their rewards; none where every step ends an
+    episode: then rewards follow the law."""
     conditions: FloatArray = np.zeros((0, 1))  # rows of clauses, shape (R, 1 + d)
     clauses: IntArray | None = None  # ends of their rows; their action, or -1
     said: FloatArray = np.zeros((0, 1, 1))  # outputs of the clauses that forbid nothing

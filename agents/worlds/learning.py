@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import numpy as np
 
@@ -22,7 +22,8 @@ from oda_rl.agents.worlds.laws import (
     n_reward_features,
 )
 from oda_rl.agents.worlds.simulation import predict
-from oda_rl.files.schema import Member, check, flags, prefixed, real, require, whole, within
+from oda_rl.files import schema
+from oda_rl.files.schema import Member, check, flags, prefixed, real, require, whole
 
 Arrays = dict[str, Array]
 
@@ -221,11 +222,11 @@ N_LAWS = 4  # of an agent's world
 class CodedSteps(NamedTuple):
     """n steps, the oldest first."""
 
-    before: FloatArray  # observations, shape (n, d)
-    codes: FloatArray  # of actions, shape (n, C)
-    rewards: FloatArray  # shape (n,)
-    after: FloatArray  # next observations, shape (n, d)
-    ended: BoolArray  # whether the episode terminated, shape (n,)
+    before: Annotated[FloatArray, real("steps, d")]  # observations
+    codes: Annotated[FloatArray, real("steps, C")]  # of actions
+    rewards: Annotated[FloatArray, real("steps")]
+    after: Annotated[FloatArray, real("steps, d")]  # next observations
+    ended: Annotated[BoolArray, flags("steps")]  # whether the episode terminated
 
 
 class Chosen(NamedTuple):
@@ -453,22 +454,7 @@ def stretches(rows: list[IntArray], steps: int) -> Iterator[IntArray]:
 
 
 SCHEMA: dict[str, Member] = {
-    "world_boxed": flags(),
-    "world_frame": real("4+levels, d", "(-inf, inf) or nan"),
-    "world_circles": whole("circles, 2", "[0, d)"),
-    "world_laws": real("E, C, F, d"),
-    "world_waves": Member(np.float32, "E, 2*d+1, waves"),
-    "world_codevectors": real("E, d, K"),
-    "world_locals": real("E, locals, C, 1+d, d"),
-    "world_widths": real("E", "(0, inf)"),
-    "world_residuals": real("residuals, d"),
-    "world_rewards": real("R"),
-    "world_hinges": real("hinges, d"),
-    "world_bounds": real("4", "[-inf, inf)"),
-    "world_walls": real("walls, 3"),
-    "world_terms": whole("terms, 2", "[0, d]"),
-    "world_hazards": real("E, terms+1"),
-    "world_last": real("ends, d+1"),
+    **prefixed("world_", schema.members_of(coordinates.WorldArrays)),
     "form": whole("2"),
     "errors": real("forms", "(-inf, inf) or nan"),
     "min_error": real("1"),
@@ -520,7 +506,7 @@ def world_from_arrays(arrays: Arrays, boxed: bool, n_codes: int, d: int) -> Lear
     require(bool(arrays["world_boxed"]) == boxed, "boxed is not what the actions are")
     form, n = arrays["form"].tolist()
     require(form < len(FORMS), f"form is {form}: there are {len(FORMS)}")
-    fields = within(arrays, "world_")
+    fields = schema.within(arrays, "world_")
     world = coordinates.WorldArrays(
         bool(fields.pop("boxed")), **{k: np.array(a) for k, a in fields.items()}
     )

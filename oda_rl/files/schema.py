@@ -291,6 +291,12 @@ HISTORY = Each(Several(whole(), real("", "[0, inf]")))
 """Samples seen after each pass, and their mean squared distance."""
 
 
+def members_of(kind: Any) -> dict[str, Member]:
+    """Return the members of a file that are declared beside the fields of a class."""
+    hints = get_type_hints(kind, include_extras=True).items()
+    return {name: hint.__metadata__[0] for name, hint in hints if get_origin(hint) is Annotated}
+
+
 @cache
 def schema_of(kind: Any) -> Mapping[str, Any]:
     """Return the schema of a class; an estimator's includes its parameters."""
