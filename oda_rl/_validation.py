@@ -17,7 +17,7 @@ from sklearn.utils.validation import (
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.diagram import LARGEST_DATA
 from oda_rl.files.estimators import writable
-from oda_rl.files.schema import Optional, printable, real
+from oda_rl.files.schema import printable, real
 from oda_rl.samples import holes, relative, relative_in_stream, repeated
 
 _CHUNK, _MAX_VALUES = 4096, 2**20
@@ -224,7 +224,7 @@ def checked_weights(sample_weight: Any, points: FloatArray) -> FloatArray:
     return relative(given_weights(sample_weight, points))
 
 
-WEIGHED = Optional(real("2", "[0, 1e150]"))  # times HEAVIEST is finite
+WEIGHED = real("2", "[0, 1e150]")  # times HEAVIEST is finite
 """Schema of ``_weighed``: the sum and the number of the weights that an estimator has learned."""
 
 

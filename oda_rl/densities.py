@@ -1,7 +1,8 @@
 """Classification and outlier detection by densities."""
 
 from collections.abc import Iterator
-from typing import Annotated, Any, ClassVar, Self
+from dataclasses import field
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -211,12 +212,10 @@ class DensityClassifier(estimators.Supervised, ClassifierMixin, _OfDensities):
     random_state: estimators.Seed = None
 
     _stored = STORED
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        "classes_": schema.Optional(schema.ANYTHING),
-        "class_prior_": schema.Optional(schema.real("C", "(0, 1]")),
-        "densities_": schema.Optional(schema.ANYTHING),
-        "temperature_": schema.Optional(schema.real("", "[1, inf)")),
-    }
+    classes_: Annotated[Array, schema.ANYTHING] = field(init=False)
+    class_prior_: Annotated[FloatArray, schema.real("C", "(0, 1]")] = field(init=False)
+    densities_: Annotated[list[Any], schema.ANYTHING] = field(init=False)
+    temperature_: Annotated[float, schema.real("", "[1, inf)")] = field(init=False)
 
     def _check_contents(self, sizes: schema.Sizes, where: str) -> None:
         if schema.check_fitted((name in vars(self) for name in self._LEARNED), where):
@@ -328,10 +327,8 @@ class DensityOutlierDetector(estimators.Unsupervised, OutlierMixin, _OfDensities
     random_state: estimators.Seed = None
 
     _stored = STORED
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        "density_": schema.Optional(schema.ANYTHING),
-        "offset_": schema.Optional(schema.real()),
-    }
+    density_: Annotated[Any, schema.ANYTHING] = field(init=False)
+    offset_: Annotated[float, schema.real()] = field(init=False)
 
     def _check_contents(self, sizes: schema.Sizes, where: str) -> None:
         if schema.check_fitted((name in vars(self) for name in self._LEARNED), where):

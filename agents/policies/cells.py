@@ -175,8 +175,7 @@ class CellPolicy(Stored):
     diagram: Annotated[FloatArray, real("K, 1+d")]  # affine, of the cells (:mod:`oda_rl.diagram`)
     models: Annotated[FloatArray, real("K, 1+d+A")]  # offset, slope, and the value of each action
     width: Annotated[float, real("", "(0, inf)")]  # temperature of the weights, as of the scores
-    n_nearest: Annotated[int, whole("", "[1, 65535]")]
-    """Number of cells of least score that are blended, or more than there are."""
+    n_nearest: Annotated[int, whole("", "[1, 65535]")]  # cells to blend, if there are as many
     codevectors: Annotated[FloatArray, real("K, d")]  # in the observation's units
 
     @classmethod

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Callable
 from dataclasses import KW_ONLY, field
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -25,7 +25,6 @@ from oda_rl.files.schema import (
     Each,
     Floats,
     Maybe,
-    Optional,
     Several,
     Sizes,
     check_fitted,
@@ -41,6 +40,7 @@ _FINE = 0.7  # cooling from which critical temperatures are measured: a faster o
 MAX_BOX_DIMENSION = 12  # more would take too many points to fill a box
 _LOG2_POINTS = 16  # of a Sobol sequence, which must have a power of 2
 _Samples = tuple[FloatArray, IntArray, FloatArray]  # points, classes and weights
+_WAITING = Maybe(Each(Several(real("n, D", MISSING), whole("n"), real("n", "[0, inf)"))))
 
 _PARTS = Annealer, AnnealingConstants, Codebook, annealer.Level, Schedule
 _STORED: dict[str, type] = {
@@ -171,34 +171,24 @@ class BaseODA(validation.TakesSingle, CellEstimator):
 
     _stored = _STORED
     _stream_clusters = 40  # of "auto"
-    _single = False  # whether samples came in single precision
-    _given_share = 1.0  # mean divergence as given, over that by which the codebook learns
-    _annealer: Annealer = field(init=False)
-    _codebook: Codebook = field(init=False)
-    _low: FloatArray = field(init=False)
-    _high: FloatArray = field(init=False)
-    _waiting: list[_Samples] | None = field(init=False)
-
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        "_annealer": Optional(Annealer),
-        "_codebook": Optional(Codebook),
-        "_low": Optional(real("d")),
-        "_high": Optional(real("d")),
-        "_waiting": Optional(
-            Maybe(Each(Several(real("n, D", MISSING), whole("n"), real("n", "[0, inf)"))))
-        ),
-        "_single": Optional(flags()),
-        "_given_share": Optional(real("", "[0, inf)")),
-        "_weighed": validation.WEIGHED,
-        "_stream_seed": Optional(whole("", "[0, 4294967295]")),
-        "codevectors_": Optional(Floats("M, d")),
-        "weights_": Optional(real("M", "[0, inf)")),
-        "temperature_": Optional(real("", "[0, inf)")),
-        "n_samples_seen_": Optional(whole()),
-        "codevector_labels_": Optional(ANYTHING),
-        "labels_": Optional(whole("n_labels", "[0, M)")),
-        "inertia_": Optional(real("", "[0, inf)")),
-    }
+    _annealer: Annotated[Annealer, Annealer] = field(init=False)
+    _codebook: Annotated[Codebook, Codebook] = field(init=False)
+    _low: Annotated[FloatArray, real("d")] = field(init=False)
+    _high: Annotated[FloatArray, real("d")] = field(init=False)
+    _waiting: Annotated[list[_Samples] | None, _WAITING] = field(init=False)
+    _single: Annotated[bool, flags()] = field(init=False, default=False)
+    """Whether samples came in single precision."""
+    _given_share: Annotated[float, real("", "[0, inf)")] = field(init=False, default=1.0)
+    """Mean divergence as given, over that by which the codebook learns."""
+    _weighed: Annotated[FloatArray, validation.WEIGHED] = field(init=False)
+    _stream_seed: Annotated[int, whole("", "[0, 4294967295]")] = field(init=False)
+    codevectors_: Annotated[FloatArray, Floats("M, d")] = field(init=False)
+    weights_: Annotated[FloatArray, real("M", "[0, inf)")] = field(init=False)
+    temperature_: Annotated[float, real("", "[0, inf)")] = field(init=False)
+    n_samples_seen_: Annotated[int, whole()] = field(init=False)
+    codevector_labels_: Annotated[Any, ANYTHING] = field(init=False)
+    labels_: Annotated[IntArray, whole("n_labels", "[0, M)")] = field(init=False)
+    inertia_: Annotated[float, real("", "[0, inf)")] = field(init=False)
 
     @property
     def history_(self) -> list[annealer.Level]:

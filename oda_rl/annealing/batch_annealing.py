@@ -4,8 +4,8 @@ The papers compare online annealing with it: only the merging of codevectors is 
 """
 
 import math
-from dataclasses import KW_ONLY
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from dataclasses import KW_ONLY, field
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from oda_rl.annealing.cells import mixed, ward_merge
 from oda_rl.annealing.kernels import coincide
 from oda_rl.divergences import SquaredEuclidean
 from oda_rl.files import estimators
-from oda_rl.files.schema import Each, Optional, real, whole
+from oda_rl.files.schema import Each, real, whole
 from oda_rl.quantization.kernels import nearest
 from oda_rl.quantization.vq import VectorQuantizer
 from oda_rl.samples import Weighted, weighted
@@ -104,12 +104,9 @@ class BatchDeterministicAnnealing(VectorQuantizer):
     random_state: estimators.Seed = None
 
     _stored = {"AnnealingRecord": AnnealingRecord}  # noqa: RUF012
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        **VectorQuantizer._LEARNED,
-        "weights_": Optional(real("K", "[0, inf)")),
-        "temperature_": Optional(real("", "[0, inf)")),
-        "history_": Optional(Each(AnnealingRecord)),
-    }
+    weights_: Annotated[FloatArray, real("K", "[0, inf)")] = field(init=False)
+    temperature_: Annotated[float, real("", "[0, inf)")] = field(init=False)
+    history_: Annotated[list[AnnealingRecord], Each(AnnealingRecord)] = field(init=False)
 
     @estimators.validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:

@@ -3,9 +3,9 @@
 import copy
 import math
 from collections.abc import Iterator
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, field
 from itertools import product
-from typing import Annotated, Any, ClassVar, NamedTuple, Self
+from typing import Annotated, Any, NamedTuple, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from oda_rl.annealing.annealer import Codebook, Distribution
 from oda_rl.annealing.base import BaseODA
 from oda_rl.divergences import QUADRATIC, Divergence, Mahalanobis, is_euclidean, resolve
 from oda_rl.files import estimators
-from oda_rl.files.schema import ANYTHING, Optional, Sizes, check_classes, flags, real, whole
+from oda_rl.files.schema import ANYTHING, Sizes, check_classes, flags, real, whole
 from oda_rl.quantization.kernels import glvq, lvq1, rslvq
 from oda_rl.samples import counted, filled, holes, observed_shares, units_of
 
@@ -227,19 +227,16 @@ class ODAClassifier(estimators.Supervised, ClassifierMixin, BaseODA):
     penalty: Annotated[float, estimators.within("[0, inf)")] = 0.01
     class_competition: estimators.Flag = True
 
-    _temperature_share = 1.0  # of the prediction, over that of Gaussian cells
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        **BaseODA._LEARNED,
-        "classes_": Optional(ANYTHING),
-        "class_prior_": Optional(real("all_classes", "[0, 1]")),
-        "prediction_temperature_": Optional(real("", "(0, inf)")),
-        "_temperature_share": Optional(real("", "(0, inf)")),
-        "best_params_": Optional(ANYTHING),
-        "_seen": Optional(ANYTHING),
-        "_promised": Optional(ANYTHING),
-        "_labels_are_objects": Optional(flags()),
-        "_largest": Optional(whole("", "[1, inf)")),
-    }
+    classes_: Annotated[Array, ANYTHING] = field(init=False)
+    class_prior_: Annotated[FloatArray, real("all_classes", "[0, 1]")] = field(init=False)
+    prediction_temperature_: Annotated[float, real("", "(0, inf)")] = field(init=False)
+    _temperature_share: Annotated[float, real("", "(0, inf)")] = field(init=False, default=1.0)
+    """Temperature of the prediction, over that of Gaussian cells."""
+    best_params_: Annotated[dict[str, Any], ANYTHING] = field(init=False)
+    _seen: Annotated[list[Any], ANYTHING] = field(init=False)
+    _promised: Annotated[list[Any], ANYTHING] = field(init=False)
+    _labels_are_objects: Annotated[bool, flags()] = field(init=False)
+    _largest: Annotated[int, whole("", "[1, inf)")] = field(init=False)
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
         super()._check_contents(sizes, where)
@@ -263,8 +260,8 @@ class ODAClassifier(estimators.Supervised, ClassifierMixin, BaseODA):
                 f"This solver needs samples of at least 2 classes in the data, but the data "
                 f"contains only one class: {self.classes_[0]!r}"
             )
-        self._seen: list[Any] = self.classes_.tolist()
-        self._promised: list[Any] = []
+        self._seen = self.classes_.tolist()
+        self._promised = []
         self.__dict__.pop("_scaled", None)
         automatic = self.n_clusters == self.fine_tuning == "auto" and is_euclidean(self.divergence)
         if automatic and holes(points) is not None and points.shape[1] <= MANY_FEATURES:

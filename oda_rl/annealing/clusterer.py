@@ -1,8 +1,8 @@
 """Clustering by online deterministic annealing."""
 
 import warnings
-from dataclasses import KW_ONLY, replace
-from typing import Annotated, Any, ClassVar, Self
+from dataclasses import KW_ONLY, field, replace
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from oda_rl.annealing.base import BaseODA
 from oda_rl.annealing.refinement import refine
 from oda_rl.divergences import QUADRATIC, TINY, resolve
 from oda_rl.files import estimators
-from oda_rl.files.schema import ANYTHING, Optional
+from oda_rl.files.schema import ANYTHING
 from oda_rl.samples import observed_shares
 
 _COOLING, _SPARSE_COOLING, _FASTEST_COOLING = 0.8, 0.5, 0.25  # factors: see ``cooling``
@@ -117,7 +117,7 @@ class ODAClusterer(estimators.Unsupervised, ClusterMixin, BaseODA):
     refine: estimators.Flag = True
 
     _stream_clusters = 8
-    _LEARNED: ClassVar[dict[str, Any]] = {**BaseODA._LEARNED, "persistence_": Optional(ANYTHING)}
+    persistence_: Annotated[dict[int, float], ANYTHING] = field(init=False)
 
     @estimators.validated
     def fit(self, X: npt.ArrayLike, y: Any = None, sample_weight: Any = None) -> Self:

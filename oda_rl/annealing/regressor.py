@@ -1,7 +1,7 @@
 """Regression by online deterministic annealing: a model of the target in each cell."""
 
 import copy
-from dataclasses import KW_ONLY, replace
+from dataclasses import KW_ONLY, field, replace
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, NamedTuple, Self
 
@@ -18,7 +18,7 @@ from oda_rl.annealing.base import BaseODA, CellEstimator
 from oda_rl.annealing.classifier import MANY_FEATURES, folds
 from oda_rl.divergences import Mahalanobis, is_euclidean
 from oda_rl.files.estimators import COUNT, NOT_NEGATIVE, Supervised, estimator, one_of, validated
-from oda_rl.files.schema import ANYTHING, MISSING, Maybe, Optional, Several, real, whole
+from oda_rl.files.schema import ANYTHING, MISSING, Maybe, Several, real, whole
 from oda_rl.samples import counted, deviations_of, filled, holes, units_of, weighted
 
 _SIZES = (1, 3, 8, 20, 50)  # numbers of cells that n_clusters="auto" tries
@@ -147,16 +147,17 @@ class LocalRegressor(Supervised, RegressorMixin, CellEstimator):
 
     local_model: str
     n_features_in_: int
-    _recent: tuple[FloatArray, FloatArray]
-    _older: tuple[FloatArray, FloatArray, FloatArray, IntArray] | None = None
+    _recent: Annotated[
+        tuple[FloatArray, FloatArray],
+        Several(real("recent, d+q", MISSING), real("recent", "[0, inf)")),
+    ]
+    _older: Annotated[
+        tuple[FloatArray, FloatArray, FloatArray, IntArray] | None, Maybe(Several(*_OLDER))
+    ] = None
     """Codevectors as they were, shape (P, d), and the rows of each cell: pairs, weights, cells."""
 
     _stored = {**BaseODA._stored, "LocalModels": LocalModels}  # noqa: RUF012
-    _LOCAL: ClassVar[dict[str, Any]] = {
-        "_models": Optional(LocalModels),
-        "_recent": Optional(Several(real("recent, d+q", MISSING), real("recent", "[0, inf)"))),
-        "_older": Optional(Maybe(Several(*_OLDER))),
-    }
+    _LEARNED: ClassVar[dict[str, Any]] = {"_models": LocalModels}  # a cached property
 
     @property
     def codevector_labels_(self) -> FloatArray:
@@ -327,11 +328,7 @@ class ODARegressor(LocalRegressor, BaseODA):
     local_model: Annotated[str, one_of("constant", "linear")] = "linear"
     target_distortion: Annotated[float, NOT_NEGATIVE] = 0.0
 
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        **BaseODA._LEARNED,
-        **LocalRegressor._LOCAL,
-        "best_params_": Optional(ANYTHING),
-    }
+    best_params_: Annotated[dict[str, Any], ANYTHING] = field(init=False)
 
     @validated
     def fit(self, X: npt.ArrayLike, y: npt.ArrayLike, sample_weight: Any = None) -> Self:

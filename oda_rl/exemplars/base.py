@@ -3,7 +3,7 @@
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +19,7 @@ from oda_rl.exemplars.column_generation import Exemplars, Round
 from oda_rl.exemplars.pricing import KERNELS, Kernel, squared_distances
 from oda_rl.exemplars.weights import average
 from oda_rl.files.estimators import Filed, RandomState
-from oda_rl.files.schema import ANYTHING, Each, Optional, Sizes, check_fitted, real, require, whole
+from oda_rl.files.schema import ANYTHING, Each, Sizes, check_fitted, real, require, whole
 from oda_rl.samples import weighted
 
 
@@ -53,27 +53,17 @@ def distinct(
 class ExemplarMixture(Filed, DensityMixin, ClusterMixin, BaseEstimator):
     """A mixture of weighted exemplars, however they were found."""
 
-    exemplars_: FloatArray
-    weights_: FloatArray
-    bandwidth_: float
-    duality_gap_: float
-    certificate_: str
-    objective_value_: float
-    history_: list[Round]
-    labels_: IntArray
+    exemplars_: Annotated[FloatArray, real("M, d")]
+    weights_: Annotated[FloatArray, real("M", "(0, inf)")]
+    bandwidth_: Annotated[float, real("", "(0, inf)")]
+    objective_value_: Annotated[float, real("", "[-inf, inf]")]
+    duality_gap_: Annotated[float, real("", "[-inf, inf]")]
+    certificate_: Annotated[str, ANYTHING]
+    history_: Annotated[list[Round], Each(Round)]
+    labels_: Annotated[IntArray, whole("n_labels", "[0, M)")]
+    n_iter_: Annotated[int, whole()]
 
     _stored = {"Round": Round}  # noqa: RUF012
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        "exemplars_": Optional(real("M, d")),
-        "weights_": Optional(real("M", "(0, inf)")),
-        "bandwidth_": Optional(real("", "(0, inf)")),
-        "objective_value_": Optional(real("", "[-inf, inf]")),
-        "duality_gap_": Optional(real("", "[-inf, inf]")),
-        "certificate_": Optional(ANYTHING),
-        "history_": Optional(Each(Round)),
-        "labels_": Optional(whole("n_labels", "[0, M)")),
-        "n_iter_": Optional(whole()),
-    }
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
         if check_fitted((name in vars(self) for name in self._LEARNED), where):

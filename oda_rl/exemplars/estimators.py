@@ -2,9 +2,9 @@
 
 import math
 import warnings
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, field
 from functools import partial
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -21,10 +21,11 @@ from oda_rl.exemplars.pricing import KERNELS, Kernel, squared_distances
 from oda_rl.exemplars.weights import OBJECTIVES
 from oda_rl.files import estimators
 from oda_rl.files.estimators import one_of
-from oda_rl.files.schema import Optional, Several, real, whole
+from oda_rl.files.schema import Several, real, whole
 from oda_rl.samples import units_of
 
 _POOL = 1000  # samples of a stream
+_IN_POOL = Several(real("pool, d"), real("pool", "[0, inf)"), real("pool", "[0, inf]"))
 
 
 @estimators.estimator
@@ -113,17 +114,12 @@ class INFEX(estimators.Unsupervised, ExemplarMixture):
     init: Annotated[npt.ArrayLike | None, "array-like", None] = None
     random_state: estimators.Seed = None
 
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        **ExemplarMixture._LEARNED,
-        "_pool": Optional(
-            Several(real("pool, d"), real("pool", "[0, inf)"), real("pool", "[0, inf]"))
-        ),
-        "_threshold": Optional(real("", "[0, inf]")),
-        "_sums": Optional(real("2", "(0, inf)")),
-        "_chosen_at": Optional(real("", "[0, inf)")),
-        "_rng": Optional(np.random.Generator),
-        "_seed": Optional(whole("", "[0, 2147483647]")),
-    }
+    _pool: Annotated[tuple[FloatArray, FloatArray, FloatArray], _IN_POOL] = field(init=False)
+    _threshold: Annotated[float, real("", "[0, inf]")] = field(init=False)
+    _sums: Annotated[FloatArray, real("2", "(0, inf)")] = field(init=False)
+    _chosen_at: Annotated[float, real("", "[0, inf)")] = field(init=False)
+    _rng: Annotated[np.random.Generator, np.random.Generator] = field(init=False)
+    _seed: Annotated[int, whole("", "[0, 2147483647]")] = field(init=False)
 
     @estimators.validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:

@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 from functools import partial, wraps
-from inspect import getattr_static, isfunction
+from inspect import get_annotations, getattr_static, isfunction
 from numbers import Integral, Real
 from typing import Annotated, Any, ClassVar, Self, TypeVar, cast, dataclass_transform, get_origin
 
@@ -166,6 +166,19 @@ class Filed:
     """An estimator that can be saved to a file."""
 
     _stored: ClassVar[Classes] = {}  # classes, by name, that its attributes may have
+    _LEARNED: ClassVar[dict[str, Any]] = {}
+    """Schema of the learned attributes: of those annotated with one, and of more that are given."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        learned: dict[str, Any] = {}
+        for base in reversed(cls.__mro__):
+            learned |= vars(base).get("_LEARNED", {})
+        cls._LEARNED = learned | {
+            name: hint.__metadata__[0]
+            for name, hint in get_annotations(cls).items()
+            if "_" in (name[0], name[-1]) and hasattr(hint, "__metadata__")
+        }
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the model to a file of arrays and JSON; nothing is pickled.

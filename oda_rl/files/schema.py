@@ -282,9 +282,9 @@ class Optional(_Of):
 
 
 OF_ALL: dict[str, Any] = {  # attributes that scikit-learn adds to every estimator
-    "n_features_in_": Optional(whole("", "[1, 1000000]")),
-    "feature_names_in_": Optional(ANYTHING),
-    "_sklearn_output_config": Optional(ANYTHING),
+    "n_features_in_": whole("", "[1, 1000000]"),
+    "feature_names_in_": ANYTHING,
+    "_sklearn_output_config": ANYTHING,
 }
 
 HISTORY = Each(Several(whole(), real("", "[0, inf]")))
@@ -305,7 +305,8 @@ def schema_of(kind: Any) -> Mapping[str, Any]:
     if not hasattr(kind, "_LEARNED"):
         hints = get_type_hints(kind, include_extras=True)
         return {name: getattr(hint, "__metadata__", (hint,))[0] for name, hint in hints.items()}
-    return {**dict.fromkeys(kind._parameter_constraints, ANYTHING), **OF_ALL, **kind._LEARNED}
+    learned = {name: Optional(inner) for name, inner in {**OF_ALL, **kind._LEARNED}.items()}
+    return {**dict.fromkeys(kind._parameter_constraints, ANYTHING), **learned}
 
 
 def check_contents(value: Any, sizes: Sizes, where: str) -> None:

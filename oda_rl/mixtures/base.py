@@ -8,7 +8,7 @@ features, in which scaling the data changes nothing, unless it is given.
 import math
 from collections.abc import Callable
 from numbers import Integral
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -21,7 +21,7 @@ from oda_rl import _validation as validation
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.diagram import LARGEST_DATA
 from oda_rl.files.estimators import Filed, RandomState, Unsupervised, within
-from oda_rl.files.schema import Optional, Sizes, check_fitted, flags, real, require, whole
+from oda_rl.files.schema import Sizes, check_fitted, flags, real, require, whole
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.kernels import RELEASED, Mixture, Progress, Rules
 from oda_rl.samples import Weighted, canonical_order, deviations_of, holes, means_of, weighted
@@ -43,26 +43,18 @@ class StreamingMixture(Unsupervised, Filed, DensityMixin, validation.TakesMissin
     covariance_type: str
     variance_floor: VarianceFloor
     random_state: RandomState
-    n_iter_: int
-    _mixture: Mixture
-    _origin: FloatArray  # in double precision, so that single precision suffices far from 0
-    _units: FloatArray
-    _max_precision: float
-    _n_samples: float  # number of samples that it has learned from
-    _incomplete: bool = False  # whether values were missing in what it has learned
+    _mixture: Annotated[Mixture, Mixture]
+    _origin: Annotated[FloatArray, real("d")]
+    """In double precision, so that single precision suffices far from 0."""
+    _units: Annotated[FloatArray, real("d", "(0, inf)")]
+    _max_precision: Annotated[float, real("", "(0, inf)")]
+    _n_samples: Annotated[float, real("", "[0, inf)")]  # that it has learned from
+    _incomplete: Annotated[bool, flags()] = False  # whether values were missing in these
+    n_iter_: Annotated[int, whole()]
+    converged_: Annotated[bool, flags()]
+    lower_bound_: Annotated[float, real()]
 
     _stored = {"Mixture": Mixture, "Rules": Rules}  # noqa: RUF012
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        "_mixture": Optional(Mixture),
-        "_origin": Optional(real("d")),
-        "_units": Optional(real("d", "(0, inf)")),
-        "_max_precision": Optional(real("", "(0, inf)")),
-        "_n_samples": Optional(real("", "[0, inf)")),
-        "_incomplete": Optional(flags()),
-        "n_iter_": Optional(whole()),
-        "converged_": Optional(flags()),
-        "lower_bound_": Optional(real()),
-    }  # schema of the learned attributes in a file; parameters have their own ranges
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
         first = [name for name in self._LEARNED if name[-1] != "_" or name == "n_iter_"]

@@ -3,7 +3,7 @@
 import math
 import warnings
 from dataclasses import KW_ONLY, field
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -11,10 +11,10 @@ from scipy.special import logsumexp, xlogy
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_random_state
 
-from oda_rl._types import Array, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import WEIGHED, stream_rows
 from oda_rl.files import estimators
-from oda_rl.files.schema import MISSING, Floats, Maybe, Optional, real, whole
+from oda_rl.files.schema import MISSING, Floats, Maybe, real, whole
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.base import COMPONENTS, StreamingMixture, VarianceFloor
 from oda_rl.mixtures.kernels import ANNEALING, NARROW, RELEASED, Progress, Rules
@@ -119,19 +119,13 @@ class SGDGaussianMixture(StreamingMixture):
     init_range: Annotated[float, estimators.NOT_NEGATIVE] = 0.1
     means_init: Annotated[npt.ArrayLike | None, "array-like", None] = None
     random_state: estimators.Seed = None
-    _waiting: Array = field(init=False)
-    _owed: float = field(init=False)
-    _first: Array | None = field(init=False)
 
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        **StreamingMixture._LEARNED,
-        "_owed": Optional(real("", "[0, 1)")),
-        "_weighed": WEIGHED,
-        "_rules": Optional(Rules),
-        "_waiting": Optional(Floats("waiting, d", MISSING)),
-        "_first": Optional(Maybe(Floats("first, d", MISSING))),
-        "_seed": Optional(whole("", "[0, 2147483647]")),
-    }
+    _owed: Annotated[float, real("", "[0, 1)")] = field(init=False)
+    _weighed: Annotated[FloatArray, WEIGHED] = field(init=False)
+    _rules: Annotated[Rules, Rules] = field(init=False)
+    _waiting: Annotated[Array, Floats("waiting, d", MISSING)] = field(init=False)
+    _first: Annotated[Array | None, Maybe(Floats("first, d", MISSING))] = field(init=False)
+    _seed: Annotated[int, whole("", "[0, 2147483647]")] = field(init=False)
 
     @property
     def grid_shape_(self) -> tuple[int, int]:

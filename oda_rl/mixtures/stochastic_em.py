@@ -3,16 +3,16 @@
 import copy
 import math
 from dataclasses import KW_ONLY, field
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
 from sklearn.utils import check_random_state
 
-from oda_rl._types import Array, IntArray
+from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl._validation import WEIGHED, checked_weights, stream_rows
 from oda_rl.files import estimators
-from oda_rl.files.schema import Optional, real, whole
+from oda_rl.files.schema import real, whole
 from oda_rl.mixtures import kernels, learning
 from oda_rl.mixtures.base import COMPONENTS, StreamingMixture, VarianceFloor
 from oda_rl.mixtures.kernels import RELEASED, Mixture, Progress
@@ -94,17 +94,12 @@ class StochasticEMGaussianMixture(StreamingMixture):
     init_range: Annotated[float, estimators.NOT_NEGATIVE] = 0.1
     means_init: Annotated[npt.ArrayLike | None, "array-like", None] = None
     random_state: estimators.Seed = None
-    _statistics: Mixture = field(init=False)
-    _owed: float = field(init=False)
 
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        **StreamingMixture._LEARNED,
-        "_owed": Optional(real("", "[0, 1)")),
-        "_weighed": WEIGHED,
-        "_statistics": Optional(Mixture),
-        "_accumulate": Optional(whole()),
-        "_seen": Optional(whole()),
-    }
+    _owed: Annotated[float, real("", "[0, 1)")] = field(init=False)
+    _weighed: Annotated[FloatArray, WEIGHED] = field(init=False)
+    _statistics: Annotated[Mixture, Mixture] = field(init=False)
+    _accumulate: Annotated[int, whole()] = field(init=False)
+    _seen: Annotated[int, whole()] = field(init=False)
 
     def _closed(self) -> Self:
         model = copy.copy(self)

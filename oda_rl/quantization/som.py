@@ -1,9 +1,9 @@
 """A self-organising map as a scikit-learn estimator."""
 
 import math
-from dataclasses import KW_ONLY
+from dataclasses import KW_ONLY, field
 from numbers import Integral
-from typing import Annotated, Any, ClassVar
+from typing import Annotated
 
 import numpy as np
 import numpy.typing as npt
@@ -12,7 +12,7 @@ from sklearn.utils.validation import check_is_fitted
 from oda_rl._types import FloatArray, IntArray
 from oda_rl._validation import TakesMissing, check_columns, fitted_points
 from oda_rl.files.estimators import COUNT, POSITIVE, SAMPLES, Flag, Seed, estimator, one_of, within
-from oda_rl.files.schema import Optional, Several, Sizes, check_fitted, require, whole
+from oda_rl.files.schema import Several, Sizes, check_fitted, require, whole
 from oda_rl.quantization.kernels import Grid, learn_map, nearest
 from oda_rl.quantization.vq import OnlineQuantizer, checked_codevectors
 from oda_rl.samples import Weighted, filled, means_of, observed_shares
@@ -93,11 +93,8 @@ class SOM(TakesMissing, OnlineQuantizer):
     init: Annotated[str | npt.ArrayLike, one_of("pca", "random"), "array-like"] = "pca"
     random_state: Seed = None
 
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        **OnlineQuantizer._LEARNED,
-        "hits_": Optional(whole("K")),
-        "_grid": Optional(Several(whole("", "[1, inf)"), whole("", "[1, inf)"))),
-    }
+    hits_: Annotated[IntArray, whole("K")] = field(init=False)
+    _grid: Annotated[tuple[int, int], Several(*[whole("", "[1, inf)")] * 2)] = field(init=False)
 
     def _check_contents(self, sizes: Sizes, where: str) -> None:
         if check_fitted((name in vars(self) for name in self._LEARNED), where):

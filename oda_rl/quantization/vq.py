@@ -1,7 +1,7 @@
 """Stochastic and learning vector quantization, with the squared Euclidean distance."""
 
-from dataclasses import KW_ONLY
-from typing import Annotated, Any, ClassVar, Self
+from dataclasses import KW_ONLY, field
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -46,17 +46,10 @@ class VectorQuantizer(
 ):
     """Estimators with codevectors: predict, transform, score."""
 
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        "cluster_centers_": schema.Optional(schema.real("K, d")),
-        "labels_": schema.Optional(schema.whole("n_labels", "[0, K)")),
-        "inertia_": schema.Optional(schema.real("", "[0, inf]")),
-        "n_iter_": schema.Optional(schema.whole()),
-    }
-
-    cluster_centers_: FloatArray
-    labels_: IntArray
-    inertia_: float
-    n_iter_: int
+    cluster_centers_: Annotated[FloatArray, schema.real("K, d")]
+    labels_: Annotated[IntArray, schema.whole("n_labels", "[0, K)")]
+    inertia_: Annotated[float, schema.real("", "[0, inf]")]
+    n_iter_: Annotated[int, schema.whole()]
 
     def _check_contents(self, sizes: schema.Sizes, where: str) -> None:
         schema.check_fitted((name in vars(self) for name in self._LEARNED), where)
@@ -94,17 +87,11 @@ class VectorQuantizer(
 class OnlineQuantizer(VectorQuantizer):
     """Quantizers that learn from one sample after another."""
 
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        **VectorQuantizer._LEARNED,
-        "history_": schema.Optional(schema.HISTORY),
-        "_owed": schema.Optional(schema.real("", "[0, 1)")),
-        "_weighed": validation.WEIGHED,
-    }
-
     max_iter: int
     random_state: Any
-    history_: list[tuple[int, float]]
-    _owed: float
+    history_: Annotated[list[tuple[int, float]], schema.HISTORY]
+    _owed: Annotated[float, schema.real("", "[0, 1)")]
+    _weighed: Annotated[FloatArray, validation.WEIGHED]
 
     @estimators.validated
     def fit(self, X: npt.ArrayLike, y: object = None, sample_weight: Any = None) -> Self:
@@ -215,10 +202,7 @@ class StochasticVQ(OnlineQuantizer):
     init: Annotated[str | npt.ArrayLike, estimators.one_of("random"), "array-like"] = "random"
     random_state: estimators.Seed = None
 
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        **OnlineQuantizer._LEARNED,
-        "_counts": schema.Optional(schema.real("K", "[0, inf)")),
-    }
+    _counts: Annotated[FloatArray, schema.real("K", "[0, inf)")] = field(init=False)
 
     def _start(self, data: Weighted, rng: np.random.RandomState) -> None:
         if isinstance(self.init, str):
@@ -280,12 +264,10 @@ class LVQ(estimators.Supervised, estimators.Filed, ClassifierMixin, BaseEstimato
     init: Annotated[str | npt.ArrayLike, estimators.one_of("random"), "array-like"] = "random"
     random_state: estimators.Seed = None
 
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        "codevectors_": schema.Optional(schema.real("K, d")),
-        "codevector_labels_": schema.Optional(schema.ANYTHING),
-        "classes_": schema.Optional(schema.ANYTHING),
-        "n_iter_": schema.Optional(schema.whole()),
-    }
+    codevectors_: Annotated[FloatArray, schema.real("K, d")] = field(init=False)
+    codevector_labels_: Annotated[Array, schema.ANYTHING] = field(init=False)
+    classes_: Annotated[Array, schema.ANYTHING] = field(init=False)
+    n_iter_: Annotated[int, schema.whole()] = field(init=False)
 
     def _check_contents(self, sizes: schema.Sizes, where: str) -> None:
         if schema.check_fitted((name in vars(self) for name in self._LEARNED), where):

@@ -10,7 +10,7 @@ import copy
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from numbers import Integral
-from typing import Annotated, Any, ClassVar, Self
+from typing import Annotated, Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -48,6 +48,7 @@ _KINDS: tuple[type, ...] = (
 _STORED = {kind.__name__: kind for kind in _KINDS}
 
 Resolution = IntArray | Callable[[FloatArray], Any]
+_RESOLUTIONS = schema.Each(schema.whole("width", "[0, d)"))  # functions are not saved
 
 
 @estimators.estimator
@@ -68,21 +69,13 @@ class BaseODATree(CellEstimator):
     _supervised = False
     _stored = _STORED
 
-    _tree: Tree = field(init=False)
-    _resolutions: list[Resolution] = field(init=False)
-    _widths: list[int] = field(init=False)
-    _low: FloatArray = field(init=False)
-    _high: FloatArray = field(init=False)
-
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        "_tree": schema.Optional(Tree),
-        "_resolutions": schema.Optional(schema.Each(schema.whole("width", "[0, d)"))),
-        "_widths": schema.Optional(schema.Each(schema.whole("", "[1, inf)"))),
-        "labels_": schema.Optional(schema.whole("n")),
-        "_weighed": validation.WEIGHED,
-        "_low": schema.Optional(schema.real("d")),
-        "_high": schema.Optional(schema.real("d")),
-    }
+    _tree: Annotated[Tree, Tree] = field(init=False)
+    _resolutions: Annotated[list[Resolution], _RESOLUTIONS] = field(init=False)
+    _widths: Annotated[list[int], schema.Each(schema.whole("", "[1, inf)"))] = field(init=False)
+    labels_: Annotated[IntArray, schema.whole("n")] = field(init=False)
+    _weighed: Annotated[FloatArray, validation.WEIGHED] = field(init=False)
+    _low: Annotated[FloatArray, schema.real("d")] = field(init=False)
+    _high: Annotated[FloatArray, schema.real("d")] = field(init=False)
 
     def _check_contents(self, sizes: schema.Sizes, where: str) -> None:
         names = "_tree", "_resolutions", "_widths"
@@ -420,19 +413,14 @@ class ODATreeClassifier(estimators.Supervised, ClassifierMixin, BaseODATree):
 
     _supervised = True
 
-    _LEARNED: ClassVar[dict[str, Any]] = {
-        **BaseODATree._LEARNED,
-        "classes_": schema.Optional(schema.ANYTHING),
-        "_seen": schema.Optional(schema.ANYTHING),
-        "_promised": schema.Optional(schema.ANYTHING),
-    }
+    classes_: Annotated[Array, schema.ANYTHING] = field(init=False)
+    _seen: Annotated[list[Any], schema.ANYTHING] = field(init=False)
+    _promised: Annotated[list[Any], schema.ANYTHING] = field(init=False)
 
     def _check_contents(self, sizes: schema.Sizes, where: str) -> None:
         super()._check_contents(sizes, where)
         if hasattr(self, "_tree"):
             schema.check_classes(self._seen, self.classes_, sizes["tree_classes"])
-
-    _seen: list[Any] = field(init=False)
 
     _: KW_ONLY
     min_samples_split: Annotated[float, estimators.NOT_NEGATIVE] = 5
@@ -444,8 +432,8 @@ class ODATreeClassifier(estimators.Supervised, ClassifierMixin, BaseODATree):
             points, labels, validation.fit_weights(self, sample_weight, points)
         )
         self.classes_, classes = np.unique(labels, return_inverse=True)
-        self._seen: list[Any] = self.classes_.tolist()
-        self._promised: list[Any] = []
+        self._seen = self.classes_.tolist()
+        self._promised = []
         self._grow(points, classes, weights, len(self._seen))
         return self
 
@@ -528,7 +516,6 @@ class ODATreeRegressor(LocalRegressor, BaseODATree):
     local_model: Annotated[str, estimators.one_of("constant", "linear")] = "linear"
 
     _stored = {**LocalRegressor._stored, **_STORED}  # noqa: RUF012
-    _LEARNED: ClassVar[dict[str, Any]] = {**BaseODATree._LEARNED, **LocalRegressor._LOCAL}
 
     def _check_contents(self, sizes: schema.Sizes, where: str) -> None:
         super()._check_contents(sizes, where)
