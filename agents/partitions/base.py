@@ -3,14 +3,14 @@
 from collections.abc import Mapping
 from dataclasses import fields
 from inspect import Parameter, Signature
-from typing import Any, ClassVar, Protocol, Self
+from typing import Annotated, Any, ClassVar, Protocol, Self
 
 import numpy as np
 
 from oda_rl import metric
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import Checked, made_settings
-from oda_rl.files.schema import Member, Sizes, check, real
+from oda_rl.files.schema import Sizes, check, members_of, real
 
 Lineage = FloatArray
 """Shape (new cells, old cells): row k says with which weights (summing to 1) new cell k comes from
@@ -62,11 +62,11 @@ class BuiltIn:
     """
 
     Settings: ClassVar[type[Checked]]
-    schema: ClassVar[dict[str, Member]] = {}  # arrays of :meth:`_arrays` in a file, ``units`` apart
     settings: Any
     capacity: int
-    placed: FloatArray  # codevectors as standardised observations, shape (n_cells, d)
-    units: FloatArray  # mean and standard deviations of random play, shape (2, d)
+    # All arrays that are saved, here and in subclasses, have their schema of a file.
+    units: Annotated[FloatArray, real("2, d")]  # mean and standard deviations of random play
+    placed: Annotated[FloatArray, real("K, d")]  # codevectors as standardised observations
 
     def __init_subclass__(cls) -> None:
         own, kind = fields(cls.Settings), Parameter.KEYWORD_ONLY
@@ -114,19 +114,15 @@ class BuiltIn:
         return np.asarray((observations - self.units[0]) / self.units[1])
 
     def state(self) -> dict[str, Array]:
-        return {"units": self.units, "placed": self.placed, **self._arrays()}
+        return {name.strip("_"): getattr(self, name) for name in members_of(type(self))}
 
     def restore(self, state: Mapping[str, Array]) -> None:
         """Take over what :meth:`state` returned, or raise InvalidFileError."""
-        schema = {"units": real("2, d"), "placed": real("K, d"), **self.schema}
+        schema = {name.strip("_"): member for name, member in members_of(type(self)).items()}
         check(state, schema, {"d": self.units.shape[1], **self._sizes()})
         for name, array in self.state().items():
             array[:] = state[name]
 
-    def _arrays(self) -> dict[str, Array]:
-        """Return all that has to be saved beside codevectors and units, to be written to."""
-        return {}
-
     def _sizes(self) -> Sizes:
-        """Return the sizes of these arrays that follow from the settings."""
+        """Return the sizes of arrays that follow from the settings."""
         return {"K": self.n_cells}

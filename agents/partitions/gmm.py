@@ -2,14 +2,14 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 
 from oda_rl._types import Array, FloatArray
 from oda_rl.agents.base.settings import Checked, Range, at_least
 from oda_rl.agents.partitions.base import BuiltIn, Lineage
-from oda_rl.files.schema import Member, Sizes, real, require
+from oda_rl.files.schema import Sizes, real, require
 from oda_rl.mixtures import learning
 from oda_rl.mixtures.kernels import Progress, Rules
 
@@ -58,24 +58,23 @@ class GMMPartition(BuiltIn):
     """
 
     Settings = GMMSettings
-    schema: ClassVar[dict[str, Member]] = {
-        "shown": real("1", "[0, inf)"),
-        "control": real("controls"),
-        "counts": real("K", "[1, inf)"),
-        "variances": real("K, d", "(0, inf)"),
-        "grid": real("K, K", "[0, inf)"),
-        "errors": real("K", "[0, inf)"),
-        "savings": real("K", "[0, inf)"),
-    }
     settings: GMMSettings
+    _shown: Annotated[FloatArray, real("1", "[0, inf)")]
+    _counts: Annotated[FloatArray, real("K", "[1, inf)")]
+    _variances: Annotated[FloatArray, real("K, d", "(0, inf)")]
+    _control: Annotated[FloatArray, real("controls")]  # this and the next are of the mixture
+    _grid: Annotated[FloatArray, real("K, K", "[0, inf)")]
+    _errors: Annotated[FloatArray, real("K", "[0, inf)")]
+    _savings: Annotated[FloatArray, real("K", "[0, inf)")]
 
     def _allocate(self, n_features: int) -> None:
         n = self.capacity = self.settings.mixture_components
         width = sum(learning.near_square(n)) / 4.0
-        self._mixture = learning.new_mixture(
+        mixture = self._mixture = learning.new_mixture(
             np.zeros((n, n_features)), "tied_spherical", _MAX_PRECISION, width, _RATE
         )
-        self.placed = self._mixture.means
+        self.placed, self._grid = mixture.means, mixture.grid
+        self._errors, self._savings = mixture.errors, mixture.savings
         self._shown, self._counts = np.zeros(1), np.ones(n)
         self._variances = np.ones((n, n_features))
         self._rules = Rules(
@@ -115,6 +114,10 @@ class GMMPartition(BuiltIn):
             self._variances[winner] = np.maximum(variances, _MIN_VARIANCE)
         return lineage
 
+    @property  # type: ignore[no-redef]
+    def _control(self) -> FloatArray:
+        return self._mixture.progress.view(np.float64)
+
     @property
     def weights(self) -> FloatArray:
         """Weights of the components, shape (n_cells,); they sum to 1."""
@@ -124,15 +127,6 @@ class GMMPartition(BuiltIn):
     def precisions(self) -> FloatArray:
         """Inverse variances of the components, in the observation's units, shape (n_cells, d)."""
         return np.asarray(1.0 / (self._variances * self.units[1] ** 2))
-
-    def _arrays(self) -> dict[str, Array]:
-        return {
-            "shown": self._shown,
-            "counts": self._counts,
-            "variances": self._variances,
-            "control": self._mixture.progress.view(np.float64),
-            **{name: getattr(self._mixture, name) for name in ("grid", "errors", "savings")},
-        }
 
     def _sizes(self) -> Sizes:
         return {**super()._sizes(), "controls": len(Progress.kinds)}

@@ -3,14 +3,14 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 
 from oda_rl._types import Array, FloatArray, IntArray
 from oda_rl.agents.base.settings import POSITIVE, Checked, at_least
 from oda_rl.agents.partitions.base import BuiltIn, Lineage
-from oda_rl.files.schema import Member, Sizes, real, require, whole
+from oda_rl.files.schema import Sizes, real, require, whole
 
 _RESERVOIR = 2000  # states that are remembered
 _FIRST_REFIT = 100  # states
@@ -61,19 +61,17 @@ class InfexPartition(BuiltIn):
     """
 
     Settings = InfexSettings
-    schema: ClassVar[dict[str, Member]] = {
-        "weights": real("K", "(0, 2]"),
-        "reservoir": real("n, d"),
-        "counts": whole("3"),
-    }
     settings: InfexSettings
+    weights: Annotated[FloatArray, real("K", "(0, 2]")]
+    _reservoir: Annotated[FloatArray, real("n, d")]
+    _counts: Annotated[IntArray, whole("3")]
 
     def _allocate(self, n_features: int) -> None:
         self.capacity = self.settings.infex_max_cells
         self.placed = np.zeros((1, n_features))
-        self.weights: FloatArray = np.ones(1)
-        self._reservoir: FloatArray = np.zeros((_RESERVOIR, n_features))
-        self._counts: IntArray = np.array([0, _FIRST_REFIT, 0])
+        self.weights = np.ones(1)
+        self._reservoir = np.zeros((_RESERVOIR, n_features))
+        self._counts = np.array([0, _FIRST_REFIT, 0])
 
     def observe(self, observations: FloatArray) -> Lineage | None:
         if self._counts[_MADE] == 8:  # then the cells rest
@@ -106,9 +104,6 @@ class InfexPartition(BuiltIn):
         self.weights = weights[order] / weights.sum()
         self.placed = after[order] * bandwidth
         return lineage
-
-    def _arrays(self) -> dict[str, Array]:
-        return {"weights": self.weights, "reservoir": self._reservoir, "counts": self._counts}
 
     def _sizes(self) -> Sizes:
         return {**super()._sizes(), "n": len(self._reservoir)}

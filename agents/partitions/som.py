@@ -1,14 +1,14 @@
 """A self-organising map of the states that the agent visits."""
 
 from dataclasses import dataclass
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import numpy as np
 
-from oda_rl._types import Array, FloatArray
+from oda_rl._types import FloatArray, IntArray
 from oda_rl.agents.base.settings import Checked, Range, are_counts, at_least
 from oda_rl.agents.partitions.base import BuiltIn, Lineage
-from oda_rl.files.schema import Member, whole
+from oda_rl.files.schema import whole
 from oda_rl.quantization.kernels import Grid, learn_map
 
 _FIRST_RATE, _LAST_RATE, _LAST_WIDTH = 0.3, 0.01, 0.5
@@ -55,8 +55,8 @@ class SOMPartition(BuiltIn):
     """
 
     Settings = SOMSettings
-    schema: ClassVar[dict[str, Member]] = {"shown": whole("1")}
     settings: SOMSettings
+    _shown: Annotated[IntArray, whole("1")]
 
     def _allocate(self, n_features: int) -> None:
         n_rows, n_columns = (1, *self.settings.map_shape)[-2:]
@@ -86,6 +86,3 @@ class SOMPartition(BuiltIn):
             width * (_LAST_WIDTH / width) ** share, np.zeros(self.capacity),
         )  # fmt: skip
         return np.eye(self.capacity)
-
-    def _arrays(self) -> dict[str, Array]:
-        return {"shown": self._shown}

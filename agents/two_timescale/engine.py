@@ -226,9 +226,12 @@ class OnlineEngine(Engine):
             return -code
         units = self._planned[0]
         if code != action or (units != self._given).any():
-            self.running[0].begins = True  # what the planned action was worth says nothing,
+            running = self.running[0]
+            running.begins = True  # what the planned action was worth says nothing,
             self.traces[0], self.traces[0, :, cells.LAST] = 0.0, -1.0  # nor what earlier ones were
-            self._end_trial(self.running[0])  # nor does the return of its policy
+            if running.trial and running.trial == self.contest.trials:
+                self.contest.end(self.state.steps - self.state.changed)
+            running.trial = 0  # nor does the return of its policy
         self.env_states[0].action, units[:] = action, self._given
         return max(-self._advance(after, reward, terminated, truncated, True), 0)
 
@@ -497,12 +500,6 @@ class OnlineEngine(Engine):
                     elapsed = self.state.steps - self.state.changed
                     self.contest.give_up(env_state.episode_return, length, elapsed)
                 running.trial = 0
-
-    def _end_trial(self, running: Any) -> None:
-        """End the trial that a running episode is part of, without its return."""
-        if running.trial and running.trial == self.contest.trials:
-            self.contest.end(self.state.steps - self.state.changed)
-        running.trial = 0
 
     def _note(self, parents: IntArray | None) -> None:
         """Add the present cells to the history."""
