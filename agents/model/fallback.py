@@ -12,7 +12,7 @@ same steps. Where continuous actions have many steps left, one affine rule is cl
 import math
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -61,8 +61,9 @@ _MIN_REWARD_R2 = 0.99
 _MIN_LEFT = 20_000  # steps, with fewer of which no rule is distilled
 _MIN_EPISODES, _SURE, _SHORT = 5, 2.0, 0.2  # standard errors; share of the gain over random play
 _LEARNING, _MAX_LEARNING = 0.6, 250_000  # share and maximum of the steps to learn values
-_BEFORE_RULE, _MAX_PLAYED = 0.5, 4  # share of few steps before a rule of values; its episodes
+_BEFORE_RULE, _MAX_PLAYED = 0.5, 4  # share of few steps before rules of values; episodes of one
 _FOR_AFFINE = 0.1  # share of many steps after values are learned, for such rules
+_TRYING = 0.1  # share of what is left to play a rule that is not the best
 _CELLS = 16
 _GRID = 3  # values of each component of a continuous action, if many steps are left for values
 _OF_FEW_STEPS = {"gamma": 0.985, "n_fits": 5}  # if no rule is distilled
@@ -91,7 +92,7 @@ class Fallback:
     _judged_at: int = 0
     _distrusted: int = 0
     _rewards_only: bool = False  # whether only rewards are judged yet
-    _rule_return: float | None = None  # mean return of the rule from fresh starts, if known
+    _rule_returns: list[float] = field(default_factory=list)  # of the rule from fresh starts
 
     def train(
         self, agent: "ModelAgent", training: Progress, run: TrainingRun, rng: np.random.Generator
@@ -218,6 +219,8 @@ class Fallback:
         if few and done + before < total:
             run.at(begun + done + before, None)
             yield from self._learning(engine, fitted, place, run, total)
+            if self.rule is not None and self._bounds(engine, [self._rule_returns])[0].argmax() > 0:
+                self.rule = None  # values have become better
 
     def _learning(
         self, engine: "ModelEngine", fitted: FittedQAgent, env: Any, run: TrainingRun, until: int
@@ -269,17 +272,16 @@ class Fallback:
         self, budgeted: BudgetedEnv, engine: "ModelEngine", fitted: FittedQAgent,
         rng: np.random.Generator,
     ) -> Iterator[None]:  # fmt: skip
-        """Play rules of affine advantages while they may be the best; deliver one if it is."""
+        """Play a rule of affine advantages, and further ones as long as one of them is the best."""
         values, rules = fitted._engine, [] if self.rule is None else [self.rule]
-        rivals = [one.returns for one in engine.rules.candidates if one.returns]
-        played: list[list[float]] = []  # returns of the rules
-        lowest, hopeless = np.empty(0), False
+        played = [self._rule_returns] if self._rule_returns else []  # returns of the rules
+        best, goes_on = -1, True
         fitted.begin_episode()
-        while budgeted.left > 0 and not hopeless:
+        while budgeted.left > 0 and goes_on:
             if len(rules) == len(played):
                 rules.append(affine_rule(values.seen, fitted.config.gamma))
             played.append([])
-            while budgeted.left > 0 and len(played[-1]) < _MAX_PLAYED and not hopeless:
+            while budgeted.left > 0 and goes_on and len(played[-1]) < _MAX_PLAYED:
                 taken, over = budgeted.record_episode(rules[-1], rng)
                 yield
                 points, actions, rewards, after, ended = taken
@@ -288,13 +290,13 @@ class Fallback:
                 values.remember(*as_rows(steps, [np.arange(len(rewards))]))
                 if over:
                     played[-1].append(float(rewards.sum()))
-                    n, means, deviation = _compared([*played, *rivals], values.records)
-                    lowest, own = means - deviation / np.sqrt(n), len(played) - 1
-                    others = lowest[own + 1 :].max(initial=-np.inf)
-                    hopeless = means[own] + deviation / math.sqrt(n[own]) < others
-        best = int(lowest.argmax()) if len(lowest) else len(played)
-        self.rule = rules[best] if best < len(played) else None
-        self._rule_return = None if self.rule is None else float(np.mean(played[best]))
+                    low, high = self._bounds(engine, played)
+                    best, may_be = int(low.argmax()), high[len(played) - 1] >= low.max()
+                    tried = budgeted.steps >= _TRYING * budgeted.most
+                    goes_on = may_be and (best < len(played) or not tried)
+            goes_on &= best < len(played)
+        found = 0 <= best < len(played)
+        self.rule, self._rule_returns = (rules[best], played[best]) if found else (None, [])
 
     def _distilling(
         self, budgeted: BudgetedEnv, fitted: FittedQAgent, rng: np.random.Generator
@@ -313,7 +315,7 @@ class Fallback:
             budgeted.allow(budgeted.most - budgeted.steps)
             if race(budgeted, [self.rule, rule], rng, incumbent=0).best == 0:
                 return
-        self.rule, self._rule_return = rule, float(np.mean(returns)) if len(returns) else None
+        self.rule, self._rule_returns = rule, returns.tolist()
 
     def policy(self, engine: "ModelEngine") -> RulePolicy | TablePolicy | CellPolicy:
         """Return the rule made in the real environment, or what has the best real returns."""
@@ -340,7 +342,7 @@ class Fallback:
         if self.climb is not None and self.reason != _COMPETES:
             return self.climb.mean_return
         if self.rule is not None:
-            return math.nan if self._rule_return is None else self._rule_return
+            return float(np.mean(self._rule_returns)) if self._rule_returns else math.nan
         best = self._best(engine)
         if isinstance(best, Candidate):
             return float(np.mean(best.returns))
@@ -350,20 +352,30 @@ class Fallback:
         """Return who has the best real returns; the engine while its world is not in doubt."""
         if self.fitted is None and not self._distrusted:
             return engine
-        records = self.fitted._engine.records if self.fitted is not None else []
         rules = [one for one in engine.rules.candidates if one.returns]
         if not rules:
             return self.fitted or engine
-        n, means, deviation = _compared([one.returns for one in rules], records)
-        best = int((means - deviation / np.sqrt(n)).argmax())
+        best = int(self._bounds(engine)[0].argmax())
         return rules[best] if best < len(rules) else self.fitted or engine
+
+    def _bounds(
+        self, engine: "ModelEngine", played: Sequence[Sequence[float]] = ()
+    ) -> tuple[FloatArray, FloatArray]:
+        """Return bounds of mean returns, a standard error to either side.
+
+        Of rules with the returns ``played``, of those of the learned world, and of values.
+        """
+        rows = [*played, *(one.returns for one in engine.rules.candidates if one.returns)]
+        records = self.fitted._engine.records if self.fitted is not None else []
+        n, means, deviation = _compared(rows, records)
+        return means - deviation / np.sqrt(n), means + deviation / np.sqrt(n)
 
     def to_file(self) -> tuple[dict[str, Any], dict[str, Array]]:
         """Return metadata and arrays for a file."""
         metadata: dict[str, Any] = {
             "reason": self.reason, "doubt": self.doubt, "judged_at": self._judged_at,
             "distrusted": self._distrusted, "rewards_only": self._rewards_only,
-            "rule_return": self._rule_return,
+            "rule_returns": self._rule_returns,
         }  # fmt: skip
         arrays: dict[str, Array] = {}
         if self.fitted is not None:
@@ -380,12 +392,13 @@ class Fallback:
     def from_file(cls, metadata: Any, arrays: dict[str, Array], interface: Interface) -> "Fallback":
         """Restore what :meth:`to_file` returned, or raise InvalidFileError."""
         require(isinstance(metadata, dict), "real is missing")
-        keys = ("reason", "doubt", "judged_at", "distrusted", "rewards_only", "rule_return")
+        keys = ("reason", "doubt", "judged_at", "distrusted", "rewards_only", "rule_returns")
         require(metadata.keys() - {"fitted"} == set(keys), f"real must hold {keys}")
-        reason, doubt, judged_at, distrusted, rewards_only, mean = (metadata[key] for key in keys)
+        reason, doubt, judged_at, distrusted, rewards_only, returns = map(metadata.get, keys)
         right = all(s is None or (type(s) is str and len(s) <= 1000) for s in (reason, doubt))
         right &= all(type(n) is int and 0 <= n < 2**53 for n in (judged_at, distrusted))
-        right &= mean is None or (type(mean) is float and math.isfinite(mean))
+        right &= isinstance(returns, list) and all(type(one) is float for one in returns)
+        right = right and bool(np.isfinite(returns).all())
         require(right and isinstance(rewards_only, bool), f"real is {metadata!r}"[:300])
         names = ("rule_", "fitted_", "climb_")
         own, learned, climbed = parts = [within(arrays, name) for name in names]
@@ -403,7 +416,7 @@ class Fallback:
             fitted = kind._from_file(metadata["fitted"], learned)
             require(fitted.interface.n_features == d, "real.fitted is of other observations")
             fitted._env_seeded = True  # it has learned in its environment
-        return cls(reason, doubt, rule, climb, fitted, judged_at, distrusted, rewards_only, mean)
+        return cls(reason, doubt, rule, climb, fitted, judged_at, distrusted, rewards_only, returns)
 
 
 def _warn(text: str) -> None:
