@@ -32,7 +32,8 @@ from oda_rl.agents.policies.rules import RulePolicy, placed, reduced
 _MAX_VALUES = 8  # of a component that makes modes
 MAX_COLUMNS, _MAX_SCORES = 500, 80  # of advantages, while components are compared; of a rule
 _MAX_ROWS, _SAMPLE = 20_000, 5000  # the newest, that are fitted; while components are compared
-_MAX_PRODUCTS = 12  # components, of whose products the baseline is made
+_MAX_SIZE = 5_000_000  # rows times columns
+_MAX_CURVED = 12  # components, of whose products and hinges the baseline is made
 _HINGES = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles
 _RIDGE, _OWN_RIDGE = 1.0, 10.0  # rows that are believed for a column of B, and of advantages
 _SWEEPS, _TOLERANCE = 150, 1e-3  # standard deviations of rewards
@@ -68,7 +69,9 @@ class _Regression:
 
     def _baseline(self, points: FloatArray) -> FloatArray:
         z = self.affine(points)
-        i, j = np.triu_indices(z.shape[1] if z.shape[1] <= 1 + _MAX_PRODUCTS else 1)
+        if z.shape[1] > 1 + _MAX_CURVED:
+            return z
+        i, j = np.triu_indices(z.shape[1])
         hinges = [np.maximum(points - knots, 0.0) / self.scale for knots in self._quantiles]
         return np.concatenate([z, z[:, i] * z[:, j], *hinges], axis=1)
 
@@ -110,8 +113,9 @@ class _Regression:
 def affine_rule(seen: Experience, gamma: float) -> RulePolicy:
     """Fit affine advantages in each mode to at least one transition; return their rule."""
     columns, modes = _modes_of(_Regression(seen, gamma, _SAMPLE), seen.n_actions)
-    fitted = _Regression(seen, gamma, _MAX_ROWS)
-    size, n_actions = 1 + len(fitted.mean), seen.n_actions
+    size, n_actions = 1 + seen.observations.shape[1], seen.n_actions
+    width = size * (1 + n_actions) * (1 + len(modes))  # about
+    fitted = _Regression(seen, gamma, min(_MAX_ROWS, _MAX_SIZE // width))
     found = fitted.advantages([(columns, modes)])
     own = found[:, None, :size] + found[:, size:].reshape(n_actions, -1, size)  # (A, M, 1 + d)
     own[:, :, 1:] /= fitted.scale
@@ -135,11 +139,11 @@ def _modes_of(fitted: _Regression, n_actions: int) -> tuple[list[int], FloatArra
     """Return the components that make modes, and the modes, (M, c); one without any."""
     points, parts = fitted.points, []
     size, room = points.shape[1] + 1, MAX_COLUMNS
-    values = {j: np.unique(column) for j, column in enumerate(points.T)}
-    for j in sorted(values, key=lambda j: len(values[j])):
-        room -= n_actions * size * len(values[j])
-        if 2 <= len(values[j]) <= _MAX_VALUES and room >= 0:
-            parts.append(([j], values[j][:, None]))
+    values = [(np.unique(column)[:, None], j) for j, column in enumerate(points.T)]
+    for own, j in sorted(values, key=lambda pair: len(pair[0])):
+        if 2 <= len(own) <= _MAX_VALUES and room >= n_actions * size * len(own):
+            parts.append(([j], own))
+            room -= n_actions * size * len(own)
     chosen: list[int] = []
     modes = np.zeros((1, 0))
     if not parts:
@@ -156,6 +160,8 @@ def _modes_of(fitted: _Regression, n_actions: int) -> tuple[list[int], FloatArra
     for k in np.argsort(-spreads):
         columns = [*chosen, *parts[k][0]]
         several = np.unique(points[:, columns], axis=0)
-        if spreads[k] > _LITTLE * total and len(several) * n_actions <= _MAX_SCORES:
+        n_scores = len(several) * n_actions
+        few = n_scores <= _MAX_SCORES and n_scores * size <= 2 * MAX_COLUMNS
+        if spreads[k] > _LITTLE * total and few:
             chosen, modes = columns, several
     return chosen, modes
