@@ -128,8 +128,9 @@ def affine_rule(seen: Experience, gamma: float) -> RulePolicy:
     apart = _APART * (np.ptp(values, axis=1).max() + np.finfo(np.float64).tiny)
     for j, column in enumerate(columns):  # far lower, the farther a mode is
         gap, place = np.diff(np.unique(modes[:, j])).min(), np.repeat(modes[:, j], n_actions)
-        scores[:, 0] -= apart * (place / gap) ** 2
-        scores[:, 1 + column] = 2.0 * apart * place / gap**2
+        middle = place.mean()  # from which places count, so that numbers stay small
+        scores[:, 0] -= apart * (place**2 - middle**2) / gap**2
+        scores[:, 1 + column] = 2.0 * apart * (place - middle) / gap**2
     outputs = np.tile(np.eye(n_actions), (len(modes), 1))[:, :, None]
     rule = RulePolicy(scores, outputs, np.zeros((len(scores), size - 1)))
     return placed(reduced(rule, fitted.points), fitted.points)
