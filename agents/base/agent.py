@@ -473,14 +473,9 @@ class Agent(Player):
         return self._run(run, callback, progress_bar, checkpoint, checkpoint_every, actors)
 
     def _run(
-        self,
-        run: TrainingRun,
-        callback: Callable[[Self], bool | None] | None,
-        progress_bar: bool,
-        checkpoint: str | Path | None,
-        checkpoint_every: int | None,
-        actors: Actors | None,
-    ) -> Self:
+        self, run: TrainingRun, callback: Callable[[Self], bool | None] | None, progress_bar: bool,
+        checkpoint: str | Path | None, checkpoint_every: int | None, actors: Actors | None,
+    ) -> Self:  # fmt: skip
         """Check the arguments and train until the run is over, ended or interrupted."""
         if not isinstance(actors, Actors | None):
             raise TypeError(f"actors is {actors!r}: it must be Actors, or None")

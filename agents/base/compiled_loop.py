@@ -41,13 +41,9 @@ unpack = start = choose = learn = decide = step = look = _unbound
 
 
 def _train(
-    environment: tuple[Any, ...],
-    max_episode_steps: int,
-    starts: FloatArray,
-    budget: int,
-    episodes: FloatArray,
-    arrays: tuple[Any, ...],
-) -> tuple[int, int, int]:
+    environment: tuple[Any, ...], max_episode_steps: int, starts: FloatArray, budget: int,
+    episodes: FloatArray, arrays: tuple[Any, ...],
+) -> tuple[int, int, int]:  # fmt: skip
     """Train until the budget or the starts are used up, or an event needs attention.
 
     ``environment`` is that of :func:`environment_arrays`. ``starts``, (n, n_state + d), are states
@@ -137,13 +133,9 @@ def is_compiled(loop: Any) -> bool:
 
 @cache
 def _compile(
-    loop: FunctionType,
-    name: str,
-    step: Callable[..., Any],
-    look: Callable[..., Any],
-    sizes: tuple[int, int, int],
-    hooks: Rule | Callable[..., int],
-) -> Callable[..., Any]:
+    loop: FunctionType, name: str, step: Callable[..., Any], look: Callable[..., Any],
+    sizes: tuple[int, int, int], hooks: Rule | Callable[..., int],
+) -> Callable[..., Any]:  # fmt: skip
     """Compile a loop with functions in place of their names.
 
     Compiled code is cached by the name of a function until this package changes, but a user's
@@ -199,13 +191,9 @@ class Played(NamedTuple):
 
 
 def play_from(
-    environment: Compiled,
-    policy: InLoops,
-    starts: FloatArray,
-    budget: int = 2**62,
-    seen: FloatArray | None = None,
-    floor: float = -np.inf,
-) -> Played:
+    environment: Compiled, policy: InLoops, starts: FloatArray, budget: int = 2**62,
+    seen: FloatArray | None = None, floor: float = -np.inf,
+) -> Played:  # fmt: skip
     """Play an episode from each of the starts, as :meth:`Compiled.starts` returns them.
 
     The first m observations acted on are written to ``seen``, shape (m, d). An episode whose

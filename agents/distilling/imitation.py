@@ -328,14 +328,9 @@ class Imitation:
 
 
 def imitate(
-    env: BudgetedEnv,
-    teacher: Teacher,
-    n_cells: int,
-    steps: int,
-    rng: np.random.Generator,
-    world: World | None = None,
-    known: RulePolicy | None = None,
-) -> Imitation:
+    env: BudgetedEnv, teacher: Teacher, n_cells: int, steps: int, rng: np.random.Generator,
+    world: World | None = None, known: RulePolicy | None = None,
+) -> Imitation:  # fmt: skip
     """Find the rule that imitates best, by DAgger, or a random one that is better.
 
     Four rules are fitted to the teacher's actions in the states it visits; then twice four more,

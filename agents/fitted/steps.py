@@ -146,13 +146,9 @@ def learn(
 
 @spliced
 def record(
-    state: FittedState,
-    to: Trajectory,
-    vector: Observations,
-    reward: float,
-    terminated: bool,
+    state: FittedState, to: Trajectory, vector: Observations, reward: float, terminated: bool,
     truncated: bool,
-) -> int:
+) -> int:  # fmt: skip
     """Do what :func:`learn` does, with values that have been checked."""
     env_state = to.env_state
     remember(to, reward, vector, terminated)
@@ -195,14 +191,9 @@ def step(
 
 @compiled
 def update(
-    observation: Observations,
-    action: int,
-    reward: float,
-    next_observation: Observations,
-    terminated: bool,
-    truncated: bool,
-    *arrays: Any,
-) -> int:
+    observation: Observations, action: int, reward: float, next_observation: Observations,
+    terminated: bool, truncated: bool, *arrays: Any,
+) -> int:  # fmt: skip
     """Remember one transition; returns events."""
     agent = opened(arrays, 0)
     event = start(agent, observation)

@@ -188,17 +188,10 @@ def _add_row(
 
 @compiled
 def go_back(
-    rows: Assigned,
-    near: Near,
-    near_weights: Weights,
-    advantages: FloatArray,
-    baseline: FloatArray,
-    first: bool,
-    reach: Reach,
-    values: FloatArray,
-    targets: FloatArray,
+    rows: Assigned, near: Near, near_weights: Weights, advantages: FloatArray,
+    baseline: FloatArray, first: bool, reach: Reach, values: FloatArray, targets: FloatArray,
     sums: FloatArray,
-) -> float:
+) -> float:  # fmt: skip
     """Update values and λ-returns, backwards, and add up what the baseline is fitted to.
 
     ``advantages``, (K, A), are blended over three cells. Values, (n,), are the baseline, (n,), plus
@@ -237,14 +230,9 @@ def go_back(
 
 @compiled
 def go_on(
-    rows: Assigned,
-    near: Near,
-    near_weights: Weights,
-    models: FloatArray,
-    targets: FloatArray,
-    baseline: FloatArray,
-    sums: FloatArray,
-) -> None:
+    rows: Assigned, near: Near, near_weights: Weights, models: FloatArray, targets: FloatArray,
+    baseline: FloatArray, sums: FloatArray,
+) -> None:  # fmt: skip
     """Write the baseline of rows, (n,), by models, (F, 1 + d); add up its residuals, (K, A)."""
     points, cells, weights, labels, steps = rows
     for i in range(points.shape[0]):
@@ -367,13 +355,9 @@ class Shrinkage:
 
 
 def iterate(
-    rows: Rows,
-    placed: Placed,
-    values: FloatArray | None,
-    hopes: Belief,
-    rounds: int,
+    rows: Rows, placed: Placed, values: FloatArray | None, hopes: Belief, rounds: int,
     config: FittedQConfig,
-) -> Iterated:
+) -> Iterated:  # fmt: skip
     """Repeat sweeps of fitted Q-iteration, at most ``rounds`` times."""
     own, near, near_weights, moments = rows
     n = len(own.points)

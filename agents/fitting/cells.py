@@ -181,19 +181,10 @@ def blended(table: FloatArray, cells: Near, weights: Weights, i: int, j: int) ->
 
 @compiled
 def write_three(
-    observations: Observations,
-    origin: FloatArray,
-    transform: FloatArray,
-    columns: FloatArray,
-    width: float,
-    points: Points,
-    cells: Near,
-    weights: Weights,
-    centred: FloatArray,
-    point: FloatArray,
-    squares: FloatArray,
-    scores: FloatArray,
-) -> None:
+    observations: Observations, origin: FloatArray, transform: FloatArray, columns: FloatArray,
+    width: float, points: Points, cells: Near, weights: Weights, centred: FloatArray,
+    point: FloatArray, squares: FloatArray, scores: FloatArray,
+) -> None:  # fmt: skip
     """Write what :func:`assign_three` returns; ``columns`` are codevectors, shape (d, K).
 
     Each row by itself: a product of matrices has other bits where it has other rows. ``centred``

@@ -186,13 +186,9 @@ def policy_of(at: Cells, parts: FloatArray | None, found: Iterated) -> CellPolic
 
 
 def averaged_metric(
-    seen: Experience,
-    rows: Assigned,
-    at: Cells,
-    found: Iterated,
-    learned: FloatArray | None,
+    seen: Experience, rows: Assigned, at: Cells, found: Iterated, learned: FloatArray | None,
     rng: np.random.Generator,
-) -> FloatArray | None:
+) -> FloatArray | None:  # fmt: skip
     """Average the metric of the gradients of a fit with the one before, shape (d, d)."""
     n = len(found.values)
     drawn: IntArray | slice = slice(n)
@@ -289,14 +285,9 @@ def fit(
 
 
 def iterate(
-    rows: Assigned,
-    at: Cells,
-    values: FloatArray | None,
-    belief: Belief,
-    n_actions: int,
-    rounds: int,
-    config: FittedQConfig,
-) -> Iterated:
+    rows: Assigned, at: Cells, values: FloatArray | None, belief: Belief, n_actions: int,
+    rounds: int, config: FittedQConfig,
+) -> Iterated:  # fmt: skip
     """Repeat sweeps of fitted Q-iteration, at most ``rounds`` times."""
     n, low, high = len(rows.points), belief.low, belief.high
     if values is None:

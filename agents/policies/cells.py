@@ -140,15 +140,9 @@ def decide(
 
 @compiled
 def evaluate_batch(
-    points: FloatArray,
-    diagram: FloatArray,
-    models: FloatArray,
-    width: float,
-    cells: IntArray,
-    values: FloatArray,
-    near: IntArray,
-    weights: FloatArray,
-) -> None:
+    points: FloatArray, diagram: FloatArray, models: FloatArray, width: float, cells: IntArray,
+    values: FloatArray, near: IntArray, weights: FloatArray,
+) -> None:  # fmt: skip
     """Write nearest cells, (n,), and the values of all actions, (n, A), of points, shape (n, d)."""
     assert diagram.shape[1] == 1 + points.shape[1]
     for i in range(points.shape[0]):
@@ -274,15 +268,9 @@ class MixturePolicy(CellPolicy):
 
 @compiled
 def blend(
-    diagram: FloatArray,
-    parts: FloatArray,
-    width: float,
-    points: FloatArray,
-    numbers: IntArray,
-    near: IntArray,
-    weights: FloatArray,
-    actions: FloatArray,
-) -> None:
+    diagram: FloatArray, parts: FloatArray, width: float, points: FloatArray, numbers: IntArray,
+    near: IntArray, weights: FloatArray, actions: FloatArray,
+) -> None:  # fmt: skip
     """Write what codevectors number j, shape (n,), are at points, shape (n, d), less the origin.
 
     That is the mean of v_kj over the nearest cells, with the weights with which values are blended.

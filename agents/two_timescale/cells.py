@@ -117,17 +117,9 @@ def evaluate(policy: Codebook, observation: FloatArray, blend: Blend, values: Fl
 
 @spliced
 def update(
-    policy: Codebook,
-    traces: FloatArray,
-    blend: Blend,
-    action: int,
-    error: float,
-    change: float,
-    alpha: float,
-    slope_rate: float,
-    decay: float,
-    step: int,
-) -> None:
+    policy: Codebook, traces: FloatArray, blend: Blend, action: int, error: float, change: float,
+    alpha: float, slope_rate: float, decay: float, step: int,
+) -> None:  # fmt: skip
     """Update values by true online TD(λ).
 
     ``traces``, shape (K, 1 + d + A), are of slopes and values, in the order of the cells' columns.
@@ -174,13 +166,9 @@ def update(
 
 @spliced
 def observe(
-    policy: Codebook,
-    moments: Moments,
-    blend: Blend,
-    n_observed: int,
-    exponent: float,
+    policy: Codebook, moments: Moments, blend: Blend, n_observed: int, exponent: float,
     min_step: float,
-) -> None:
+) -> None:  # fmt: skip
     """Update masses, codevectors and covariances by the memberships at T_o.
 
     The n-th sample of a cell has step size max(``min_step``, (n + 1)^-``exponent``).

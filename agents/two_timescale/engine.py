@@ -210,14 +210,9 @@ class OnlineEngine(Engine):
         return self._advance(vector, reward, terminated, truncated, True)
 
     def update(
-        self,
-        vector: npt.NDArray[Any],
-        action: int,
-        reward: float,
-        after: npt.NDArray[Any],
-        terminated: bool,
-        truncated: bool,
-    ) -> int:
+        self, vector: npt.NDArray[Any], action: int, reward: float, after: npt.NDArray[Any],
+        terminated: bool, truncated: bool,
+    ) -> int:  # fmt: skip
         code = self._advance(vector, 0.0, False, False, False)
         if code == -UNIFORMS:
             self._draw()

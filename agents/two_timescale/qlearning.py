@@ -375,14 +375,9 @@ def learn_values(
 
 @compiled
 def advance(
-    observation: FloatArray,
-    reward: float,
-    terminated: bool,
-    truncated: bool,
-    arrays: tuple[Any, ...],
-    env: int,
-    learns: bool,
-) -> int:
+    observation: FloatArray, reward: float, terminated: bool, truncated: bool,
+    arrays: tuple[Any, ...], env: int, learns: bool,
+) -> int:  # fmt: skip
     """Go on from an observation: return the next action there, or minus events to attend to first.
 
     Either it ``learns`` from what the last action led to, or a trajectory begins, unless the last
@@ -510,15 +505,9 @@ RULE = Rule("online", in_loop, start, choose, learn)
 
 @compiled
 def step_together(
-    first: int,
-    learned: bool,
-    after: FloatArray,
-    observations: FloatArray,
-    rewards: FloatArray,
-    flags: BoolArray,
-    actions: IntArray,
-    arrays: tuple[Any, ...],
-) -> tuple[int, int, bool]:
+    first: int, learned: bool, after: FloatArray, observations: FloatArray, rewards: FloatArray,
+    flags: BoolArray, actions: IntArray, arrays: tuple[Any, ...],
+) -> tuple[int, int, bool]:  # fmt: skip
     """Learn from a step of all environments, and choose the next actions, one after the other.
 
     After events it goes on with the environment ``first``, whose step may have been ``learned``

@@ -57,15 +57,9 @@ def _score(points: FloatArray, i: int, diagram: FloatArray, k: int) -> float:
 
 @inlined
 def measure(
-    points: FloatArray,
-    i: int,
-    n_features: int,
-    codevectors: FloatArray,
-    diagram: FloatArray | None,
-    first: int,
-    last: int,
-    out: FloatArray,
-) -> float:
+    points: FloatArray, i: int, n_features: int, codevectors: FloatArray,
+    diagram: FloatArray | None, first: int, last: int, out: FloatArray,
+) -> float:  # fmt: skip
     """Write divergences from codevectors ``first`` to ``last`` - 1, and return the smallest.
 
     They are squared Euclidean, or those of a ``diagram``, shape (K, 1 + d), without φ(x).

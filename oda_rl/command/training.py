@@ -430,13 +430,9 @@ def _loaded(options: TrainFitted, file: Path) -> Agent:
 
 
 def _trained(
-    agent: Agent,
-    options: TrainFitted,
-    resumes: bool,
-    further: int,
-    console: Console,
+    agent: Agent, options: TrainFitted, resumes: bool, further: int, console: Console,
     free: Callable[[], None],
-) -> Evaluation | None:
+) -> Evaluation | None:  # fmt: skip
     """Resume, train for further steps and evaluate; return the evaluation, or None after Ctrl-C."""
     try:
         with _episode_log(options) as log:

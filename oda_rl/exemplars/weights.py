@@ -64,14 +64,9 @@ def objective_value(
 
 
 def best_proportions(
-    responses: FloatArray,
-    objective: str = "log_likelihood",
-    *,
-    penalty: float = 1.0,
-    start: FloatArray | None = None,
-    tolerance: float = 1e-10,
-    masses: FloatArray | None = None,
-) -> Proportions:
+    responses: FloatArray, objective: str = "log_likelihood", *, penalty: float = 1.0,
+    start: FloatArray | None = None, tolerance: float = 1e-10, masses: FloatArray | None = None,
+) -> Proportions:  # fmt: skip
     """Weight exemplars optimally, from weights ``start``, shape (M,), near the solution.
 
     Responses K ≥ 0, shape (N, M), are of the order of 1; every row has a positive entry.
@@ -150,13 +145,9 @@ def _products(rows: FloatArray, masses: FloatArray | None) -> FloatArray:
 
 
 def _smooth(
-    responses: FloatArray,
-    weights: FloatArray,
-    objective: str,
-    penalty: float,
-    tolerance: float,
+    responses: FloatArray, weights: FloatArray, objective: str, penalty: float, tolerance: float,
     masses: FloatArray | None,
-) -> _Solved:
+) -> _Solved:  # fmt: skip
     """Minimise a smooth f(K q) over the simplex: -log-likelihood, or C var γ - mean γ.
 
     ``costs`` are the multipliers of q ≥ 0, ``level`` that of Σ q = 1; centring is by Mehrotra's

@@ -329,13 +329,9 @@ def plot_episode(
 
 
 def _plane(
-    agent: "Agent",
-    middle: FloatArray,
-    dimensions: tuple[int, int],
-    ranges: Sequence[tuple[float, float]],
-    shaded: bool,
-    size: int = _GRID,
-) -> tuple[IntArray, npt.NDArray[Any]]:
+    agent: "Agent", middle: FloatArray, dimensions: tuple[int, int],
+    ranges: Sequence[tuple[float, float]], shaded: bool, size: int = _GRID,
+) -> tuple[IntArray, npt.NDArray[Any]]:  # fmt: skip
     """Return cells and choices (shaded: actions) on a grid through ``middle``, rows upwards."""
     across, up = (np.linspace(low, high, size) for low, high in ranges)
     cells = np.empty((size, size), dtype=np.int64)

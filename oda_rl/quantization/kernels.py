@@ -150,15 +150,9 @@ def glvq(
 
 @allocating
 def rslvq(
-    codevectors: FloatArray,
-    masses: FloatArray,
-    labels: IntArray,
-    temperature: float,
-    points: FloatArray,
-    targets: IntArray,
-    order: IntArray,
-    rate: float,
-) -> None:
+    codevectors: FloatArray, masses: FloatArray, labels: IntArray, temperature: float,
+    points: FloatArray, targets: IntArray, order: IntArray, rate: float,
+) -> None:  # fmt: skip
     """Ascend log p(c|x), with p(k|x) ∝ p_k exp(−|x − μ_k|²/T) (robust soft LVQ).
 
     Codevectors of the sample's class move towards it by rate p(k|c, x) (1 − p(c|x)), others away
@@ -249,16 +243,9 @@ def write_pulls(winner: int, grid: Grid, width: float, out: FloatArray) -> None:
 
 @compiled
 def learn_map(
-    codevectors: FloatArray,
-    hits: IntArray,
-    points: FloatArray,
-    shares: FloatArray,
-    order: IntArray,
-    grid: Grid,
-    rates: FloatArray,
-    widths: FloatArray,
-    pulls: FloatArray,
-) -> float:
+    codevectors: FloatArray, hits: IntArray, points: FloatArray, shares: FloatArray,
+    order: IntArray, grid: Grid, rates: FloatArray, widths: FloatArray, pulls: FloatArray,
+) -> float:  # fmt: skip
     """Move the codevectors of a map towards points.
 
     ``hits``, shape (K,), counts the samples that each codevector wins; ``shares``, shape (n,), are
