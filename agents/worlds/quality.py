@@ -145,7 +145,8 @@ def judge(
     inner_reward_r2 = explained(seen.rewards[on], (seen.rewards - rewards[1])[on])
     off, noise = np.array(misses).swapaxes(0, 1) / learned.at.scale
     unpredicted = learned.chosen.unpredicted
-    excused = unpredicted & ~_rewarding(learned, seen)
+    # Where actions are discrete, values do without laws: a world has to earn more trust there.
+    excused = unpredicted & ~_rewarding(learned, seen) & learned.arrays.boxed
     counted = np.flatnonzero(~excused | excused.all())
     error, by_noise = (
         float(np.median(np.sqrt((one[..., counted] ** 2).mean(axis=2)))) for one in (off, noise)
