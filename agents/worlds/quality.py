@@ -145,8 +145,10 @@ def judge(
     inner_reward_r2 = explained(seen.rewards[on], (seen.rewards - rewards[1])[on])
     off, noise = np.array(misses).swapaxes(0, 1) / learned.at.scale
     unpredicted = learned.chosen.unpredicted
-    # Where actions are discrete, values do without laws: a world has to earn more trust there.
-    excused = unpredicted & ~_rewarding(learned, seen) & learned.arrays.boxed
+    excused = unpredicted & ~_rewarding(learned, seen)
+    if not learned.arrays.boxed:  # values do without laws: what matters has to be predicted
+        for j in np.flatnonzero(excused).tolist():
+            excused[j] = _affected(learned, seen, j, names)[0] is None
     counted = np.flatnonzero(~excused | excused.all())
     error, by_noise = (
         float(np.median(np.sqrt((one[..., counted] ** 2).mean(axis=2)))) for one in (off, noise)
