@@ -128,3 +128,5 @@ def test_a_lift_is_run_by_a_rule_for_each_floor(operator, tmp_path):
     operator.save(tmp_path / "lift")
     assert ModelAgent.load(tmp_path / "lift").rules() == said
     assert operator.delivered_return == pytest.approx(returns.mean(), abs=40)
+    operator.learn(30)  # less than an episode
+    assert operator.rules() == said

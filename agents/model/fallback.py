@@ -204,7 +204,8 @@ class Fallback:
         done = run.steps - begun
         if done >= total:  # several environments may have made a few more
             return
-        budgeted = BudgetedEnv(env, _CELLS, total - done)
+        started = env if run.reset_options is None else WithOptions(env, run.reset_options)
+        budgeted = BudgetedEnv(started, _CELLS, total - done)
         run.can_stop, before = False, 0
         deciding: Iterator[None] = iter([None])
         if _suits_affine(engine):
@@ -295,8 +296,9 @@ class Fallback:
                     tried = budgeted.steps >= _TRYING * budgeted.most
                     goes_on = may_be and (best < len(played) or not tried)
             goes_on &= best < len(played)
-        found = 0 <= best < len(played)
-        self.rule, self._rule_returns = (rules[best], played[best]) if found else (None, [])
+        if best >= 0:  # else no episode has come to its end
+            found = best < len(played)
+            self.rule, self._rule_returns = (rules[best], played[best]) if found else (None, [])
 
     def _distilling(
         self, budgeted: BudgetedEnv, fitted: FittedQAgent, rng: np.random.Generator
