@@ -346,19 +346,20 @@ def test_a_component_that_no_law_predicts_is_assumed_constant():
 
 
 @pytest.mark.parametrize(
-    ("effect", "trusted", "said"),
-    [(0.0, True, "; lamp, which no law predicts, is assumed constant"),
-     (0.05, False, " (R² -0.00013), and the reward depends on it"),
-     (1.0, False, "R² of the change of lamp, which rewards depend on most, is -0.00013")],
+    ("effect", "pull", "trusted", "said"),
+    [(0.0, 0.0, True, "; lamp, which no law predicts, is assumed constant"),
+     (0.0, 0.1, False, "standard deviations; it predicts lamp worst"),
+     (0.05, 0.0, False, " (R² -0.00013), and the reward depends on it"),
+     (1.0, 0.0, False, "R² of the change of lamp, which rewards depend on most, is -0.00013")],
 )  # fmt: skip
-def test_a_component_predicted_worse_than_by_its_mean_is_named(effect, trusted, said):
+def test_a_component_predicted_worse_than_by_its_mean_is_named(effect, pull, trusted, said):
     """It jumps at random, and matters or does not."""
     rng = np.random.default_rng(0)
     before, taken, after, rewards = [], rng.integers(1, 3, size=600), [], []
     for i, push in enumerate((2 * taken - 3).tolist()):
         x, y, lamp = (*rng.uniform(-1, 1, size=2), 0.0) if i % 50 == 0 else after[-1]
         before.append([x, y, lamp])
-        x, y = 0.95 * x + 0.1 * push, 0.9 * y + 0.1 * x
+        x, y = 0.95 * x + 0.1 * push, 0.9 * y + 0.1 * x + pull * lamp
         after.append([x, y, lamp + (rng.random() < 0.05) * rng.normal(scale=3.0)])
         rewards.append(-abs(x) + effect * after[-1][2])
     log = map(np.array, (before, taken, rewards, after, np.zeros(600)))

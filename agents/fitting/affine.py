@@ -37,8 +37,7 @@ _MAX_CURVED = 12  # components, of whose products and hinges the baseline is mad
 _HINGES = (0.1, 0.3, 0.5, 0.7, 0.9)  # quantiles
 _RIDGE, _OWN_RIDGE = 1.0, 10.0  # rows that are believed for a column of B, and of advantages
 _SWEEPS, _TOLERANCE = 150, 1e-3  # standard deviations of rewards
-_LITTLE = 0.05  # share of the variance of advantages, for which there are no modes
-_APART = 4.0  # times the greatest difference between scores of a mode
+_LITTLE, _APART = 0.05, 4.0  # share of advantages' variance without modes; times their range
 
 
 class _Regression:
@@ -64,8 +63,8 @@ class _Regression:
     def by_mode(self, points: FloatArray, columns: Sequence[int], modes: FloatArray) -> FloatArray:
         """Return the same for each mode, (M, c), of some columns; 0 in others, (n, M (1 + d))."""
         own = (points[:, None, list(columns)] == modes).all(axis=2)
-        columns_of_each = own[:, :, None] * self.affine(points)[:, None, :]
-        return np.asarray(columns_of_each.reshape(len(points), -1))
+        each = own[:, :, None] * self.affine(points)[:, None]
+        return np.asarray(each.reshape(len(points), -1))
 
     def _baseline(self, points: FloatArray) -> FloatArray:
         z = self.affine(points)

@@ -463,7 +463,8 @@ class RulePolicy(Stored):
     def _columns_of_modes(self) -> IntArray:
         """Return components by whose few values cells are told apart: slopes rise with them."""
         columns = []
-        for j, (own, slopes) in enumerate(zip(self.codevectors.T, self.scores.T[1:], strict=True)):
+        places = self.codevectors[: len(self.scores)]  # those of clauses follow
+        for j, (own, slopes) in enumerate(zip(places.T, self.scores.T[1:], strict=True)):
             values, first, mode = np.unique(own, return_index=True, return_inverse=True)
             rising = (np.diff(slopes[first]) > 0.0).all() and (slopes == slopes[first][mode]).all()
             if 1 < len(values) < len(own) and rising:
@@ -472,14 +473,14 @@ class RulePolicy(Stored):
 
     def _by_mode(self, columns: IntArray, said: Sequence[str], components: Sequence[str]) -> str:
         """Put the scores of each mode into words, which differ by other components only."""
-        modes, cells = np.unique(self.codevectors[:, columns], axis=0, return_inverse=True)
+        places = self.codevectors[: len(self.scores), columns]
+        modes, cells = np.unique(places, axis=0, return_inverse=True)
         others, lines = self.scores.copy(), []
         others[:, 1 + columns] = 0.0
         for m, mode in enumerate(modes):
             own = np.flatnonzero(cells.ravel() == m)
-            offset = np.zeros(others.shape[1])
-            offset[0] = self.scores[own, 0].mean()
-            part = RulePolicy(others[own] - offset, self.outputs[own], self.codevectors[own])
+            others[own, 0] -= others[own, 0].mean()
+            part = RulePolicy(others[own], self.outputs[own], self.codevectors[own])
             text = part._decided([said[k] for k in own.tolist()], components)
             values = [f"{components[j]} is {number(x)}" for j, x in zip(columns, mode, strict=True)]
             lines.append(f"where {' and '.join(values)}, or nearest to it: {text}")
